@@ -1,0 +1,1 @@
+"""The command line: one thin module per command, one sink, one error table."""

@@ -1,0 +1,74 @@
+"""``zenit-hub``: the parser, the one ``try`` and the table of exit statuses."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from zenit_hub.cli.output import Sink
+from zenit_hub.errors import ZenitHubError
+
+COMMANDS = {
+    "plan": "what `vllm serve` would do with a model on this machine, without starting it",
+    "validate": "check the serving profiles in a config.json, a model folder or a Hub repo",
+}
+"""Command → one line of help. The module of the same name is imported only when it is called."""
+
+_EPILOG = """examples:
+  zenit-hub plan org/model
+  zenit-hub plan ./model -- --max-model-len 256k
+  zenit-hub validate ./model/config.json"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Exit status: 0 done, 1 an error, 2 usage, 3 a strict launch would refuse."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    sink = Sink()
+    try:
+        return _run(words, sink)
+    except ZenitHubError as error:
+        sink.error(str(error))
+        return error.exit_status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        sink.error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        return 1
+
+
+def _run(words: list[str], sink: Sink) -> int:
+    parser = argparse.ArgumentParser(
+        prog="zenit-hub",
+        description="Serving profiles that a Hugging Face model repo carries itself.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"zenit-hub {version('zenit-hub')}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    called = next((word for word in words if not word.startswith("-")), None)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name == called:
+            module = importlib.import_module(f"zenit_hub.cli.{name}")
+            module.configure(command)
+            command.set_defaults(run=module.run)
+    options = parser.parse_args(words)
+    if options.command is None:
+        parser.print_help()
+        return 0
+    status: int = options.run(options, sink)
+    sink.flush()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

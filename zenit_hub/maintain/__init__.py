@@ -1,0 +1,1 @@
+"""The maintainer's side: never imported by the serving side."""
