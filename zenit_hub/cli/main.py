@@ -53,6 +53,7 @@ def _run(words: list[str], sink: Sink) -> int:
     parser.add_argument("--version", action="version", version=f"zenit-hub {version('zenit-hub')}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     called = next((word for word in words if not word.startswith("-")), None)
+    rest: list[str] = []
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
             name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -60,7 +61,9 @@ def _run(words: list[str], sink: Sink) -> int:
         if name == called:
             module = importlib.import_module(f"zenit_hub.cli.{name}")
             module.configure(command)
-            command.set_defaults(run=module.run)
+            if getattr(module, "TAKES_REST", False) and "--" in words:
+                words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
+            command.set_defaults(run=module.run, rest=rest)
     options = parser.parse_args(words)
     if options.command is None:
         parser.print_help()

@@ -1,0 +1,123 @@
+"""``zenit-hub validate``: the serving profiles of files, folders and Hub repos, checked."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from zenit_hub.cli.output import Sink
+from zenit_hub.errors import UsageError, ZenitHubError
+from zenit_hub.maintain.finding import Finding
+from zenit_hub.maintain.meaning import Asked
+from zenit_hub.maintain.validate import Report, validate
+from zenit_hub.read import CONFIG_NAME, MAX_CONFIG_BYTES, config_bytes
+from zenit_hub.text import printable
+
+_HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
+
+_ALLOWED_TARGETS = "name a config.json, a folder that holds one, or a Hub repo like org/model"
+
+_EPILOG = """what comes out:
+  FILE:LINE: error: PLACE: what is wrong, and below it what to type. With --json one object, for several
+  targets a list of them: {"file", "valid", "findings": [{"level", "path", "line", "message", "fix"}]}.
+
+exit status: 0 valid (warnings may be), 1 an error was found, 2 usage
+
+examples:
+  zenit-hub validate config.json
+  zenit-hub validate ./model --repo org/model
+  zenit-hub validate org/model --revision refs/pr/2 --json"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """``file`` is what was read: a path, or a Hub id."""
+
+    file: str
+    report: Report
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "targets", nargs="+", metavar="FILE|DIR|ORG/MODEL", help="a config.json, a model folder or a Hub repo"
+    )
+    parser.add_argument("--revision", metavar="REV", help="branch, tag, commit or refs/pr/N of the Hub repos")
+    parser.add_argument(
+        "--repo",
+        metavar="ORG/MODEL",
+        help="where the figures must have been measured; another repo is an error",
+    )
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def run(options: argparse.Namespace, sink: Sink) -> int:
+    """Checks every target. 0: all are valid, 1: an error was found."""
+    if options.repo is not None and not _HUB_ID.fullmatch(options.repo):
+        raise UsageError("--repo names no Hub repo", got=printable(options.repo), allowed="ORG/MODEL")
+    if options.revision is not None and all(Path(target).exists() for target in options.targets):
+        raise UsageError("--revision is for Hub repos; all targets are files or folders here")
+    checked = [_check(target, options) for target in options.targets]
+    if options.json:
+        objects = [_as_json(one) for one in checked]
+        sink.json(objects[0] if len(objects) == 1 else objects)
+    else:
+        for one in checked:
+            _say(one, sink)
+    return 0 if all(one.report.valid for one in checked) else 1
+
+
+def _check(target: str, options: argparse.Namespace) -> _Checked:
+    """One target: a path that exists wins over a Hub repo of that name."""
+    path = Path(target)
+    try:
+        if path.is_dir():
+            target = str(path / CONFIG_NAME)
+            if not Path(target).exists():
+                return _unread(target, f"the folder holds no {CONFIG_NAME}", "name the model's own folder")
+        if Path(target).exists():
+            return _Checked(target, validate(_file_bytes(Path(target)), Asked(repo=options.repo)))
+        if not _HUB_ID.fullmatch(target) or target.endswith(".json"):
+            return _unread(target, "there is no such file or folder", _ALLOWED_TARGETS)
+        data = config_bytes(target, options.revision)
+        return _Checked(target, validate(data, Asked(repo=options.repo, hub_id=target)))
+    except ZenitHubError as error:
+        return _unread(target, str(error), "name a file or folder, or look at the repo on the Hub")
+    except OSError as error:
+        return _unread(target, f"it cannot be read: {error.strerror}", "check its permissions")
+
+
+def _file_bytes(path: Path) -> bytes:
+    """The file, of one that is too large just enough to see that it is."""
+    with path.open("rb") as file:
+        return file.read(MAX_CONFIG_BYTES + 1)
+
+
+def _unread(file: str, message: str, fix: str) -> _Checked:
+    return _Checked(file, Report((Finding("error", "", None, message, fix),)))
+
+
+def _as_json(checked: _Checked) -> dict[str, object]:
+    return {
+        "file": printable(checked.file, limit=4096),
+        "valid": checked.report.valid,
+        "findings": [asdict(finding) for finding in checked.report.findings],
+    }
+
+
+def _say(checked: _Checked, sink: Sink) -> None:
+    file, findings = printable(checked.file, limit=4096), checked.report.findings
+    for finding in findings:
+        line = f":{finding.line}" if finding.line is not None else ""
+        place = f"{finding.path}: " if finding.path else ""
+        sink.data(f"{file}{line}: {finding.level}: {place}{finding.message}")
+        if finding.fix:
+            sink.data(f"    fix: {finding.fix}")
+    errors = sum(finding.level == "error" for finding in findings)
+    counts = ((errors, "error"), (len(findings) - errors, "warning"))
+    said = ", ".join(f"{count} {word}{'s' if count > 1 else ''}" for count, word in counts if count)
+    verdict = "not valid" if errors else "valid"
+    sink.data(f"{file}: {verdict} ({said})" if said else f"{file}: {verdict}")

@@ -1,0 +1,374 @@
+"""The decision: section × machine × caller → one profile, and why. Pure; nothing is looked up here.
+
+The order of the rules is the order of the functions: forced, by the caller's length, by memory, default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from zenit_hub import env
+from zenit_hub.candidate import Candidate, Verdict, candidate
+from zenit_hub.caller import Caller
+from zenit_hub.errors import ProfileNotDeclared
+from zenit_hub.machine import Surroundings
+from zenit_hub.section import ONE_DEVICE, Profile, Section
+from zenit_hub.text import gib, listed, printable
+from zenit_hub.visible import Sight
+
+Reason = Literal[
+    "forced",
+    "requested_length",
+    "requested_beyond_widest",
+    "widest_fitting",
+    "unrated_fallback",
+    "nothing_fits",
+    "default",
+    "off",
+    "no_section",
+    "other_architecture",
+    "unreadable",
+    "invalid",
+    "not_hub",
+    "no_default",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Caution:
+    """A warning: its code from the contract, and the sentence with the figures and what to do."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """What became of one profile. Bytes are per device, of the rank that is short of most."""
+
+    verdict: Verdict | None
+    max_model_len: int | None = None
+    requires_free_bytes: int | None = None
+    budget_bytes: int | None = None
+    short_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The chosen profile with the facts that chose it; ``chosen`` is ``None`` where none takes part."""
+
+    reason: Reason
+    chosen: Candidate | None = None
+    considered: Mapping[str, Considered] = field(default_factory=dict)
+    cautions: tuple[Caution, ...] = ()
+    base: Candidate | None = None
+    """The bare device that memory was looked up on, for the report where nothing was chosen."""
+
+    @property
+    def fits(self) -> bool | None:
+        return self.chosen.fits if self.chosen else None
+
+
+def decide(section: Section, caller: Caller, around: Surroundings, sight: Sight | None) -> Decision:
+    """Choose. ``sight`` is ``None`` where no memory was looked at (another platform, nodes apart).
+
+    Raises :class:`~zenit_hub.errors.ProfileNotDeclared` where ``ZENIT_SERVING_PROFILE`` names none.
+    """
+    weigh = _weigher(caller, around, sight)
+    forced = env.forced_profile(around.environment)
+    if forced is not None:
+        return _forced(section, forced, weigh, caller, around, sight)
+    field_ = _Field.of(section, weigh, caller, sight)
+    decision = _by_length(field_, weigh, caller) or _by_memory(field_, section) or _by_default(field_, section)
+    cautions = (*decision.cautions, *_about_sight(field_, decision, caller, around))
+    return replace(decision, considered=field_.considered(section), cautions=cautions, base=field_.base)
+
+
+Weigh = Callable[..., Candidate]
+
+
+def _weigher(caller: Caller, around: Surroundings, sight: Sight | None) -> Weigh:
+    def weigh(profile: Profile, *, drop_pin: bool = caller.wants_auto_length) -> Candidate:
+        return candidate(profile, caller, around.engine, sight, drop_pin=drop_pin)
+
+    return weigh
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """Who takes part, and what became of those who do not."""
+
+    parts: tuple[Candidate, ...]
+    out: Mapping[str, Considered]
+    base: Candidate
+    count_unknown: bool
+    requested_tokens: int | None
+
+    @classmethod
+    def of(cls, section: Section, weigh: Weigh, caller: Caller, sight: Sight | None) -> _Field:
+        able: list[Candidate] = []
+        out: dict[str, Considered] = {}
+        for profile in section.profiles.values():
+            weighed = weigh(profile)
+            verdict = _unable(weighed, caller)
+            if verdict is None:
+                able.append(weighed)
+            else:
+                out[profile.name] = _seen(weighed, verdict)
+        parts = _of_layout(able, caller, sight)
+        taking = {part.profile.name for part in parts}
+        out |= {c.profile.name: _seen(c, "other_layout") for c in able if c.profile.name not in taking}
+        several = any(c.layout.ranks > 1 and c.profile.name in out for c in able)
+        base = weigh(Profile(name="", max_model_len=1, arguments={}, layout=caller.layout or ONE_DEVICE))
+        count_unknown = several and caller.layout is None and (sight is None or sight.count is None)
+        return cls(tuple(parts), out, base, count_unknown, caller.requested_tokens)
+
+    @property
+    def memory_is_known(self) -> bool:
+        return self.base.memory_is_known
+
+    @property
+    def rated(self) -> list[Candidate]:
+        return [c for c in self.parts if c.requirement_bytes is not None]
+
+    def considered(self, section: Section) -> dict[str, Considered]:
+        """Every declared profile, in the section's order."""
+        seen = {**self.out, **{c.profile.name: _seen(c, self._verdict(c)) for c in self.parts}}
+        seen |= {name: Considered("invalid") for name in section.invalid}
+        return {name: seen[name] for name in (*section.profiles, *section.invalid)}
+
+    def _verdict(self, part: Candidate) -> Verdict | None:
+        if self.requested_tokens is not None and part.profile.max_model_len < self.requested_tokens:
+            return "too_short"
+        return part.verdict
+
+
+def _seen(weighed: Candidate, verdict: Verdict | None) -> Considered:
+    return Considered(
+        verdict=verdict,
+        max_model_len=weighed.profile.max_model_len,
+        requires_free_bytes=weighed.requirement_bytes,
+        budget_bytes=weighed.budget_bytes,
+        short_bytes=weighed.short_bytes if verdict == "too_large" else None,
+    )
+
+
+def _unable(weighed: Candidate, caller: Caller) -> Verdict | None:
+    if weighed.profile.unknown_requirements:
+        return "unknown_requirement"
+    if weighed.lacks_capability:
+        return "compute_capability"
+    layout = caller.layout
+    if layout is not None and weighed.profile.layout not in (layout, ONE_DEVICE):
+        return "other_layout"
+    return None
+
+
+def _of_layout(able: Sequence[Candidate], caller: Caller, sight: Sight | None) -> list[Candidate]:
+    """Those whose devices are there and offered: a second card is not taken where one is enough."""
+    visible = sight.count if sight is not None else None
+    if caller.layout is not None:
+        return [
+            c
+            for c in able
+            if c.profile.layout == ONE_DEVICE or visible is None or c.shared or visible >= c.devices
+        ]
+    singles = [c for c in able if c.layout.ranks == 1]
+    wanted = caller.requested_tokens or 0
+    holding = [c for c in singles if c.profile.max_model_len >= wanted]
+    if any(c.verdict == "fits" or not c.memory_is_known for c in holding):
+        return singles
+    return [c for c in able if c.layout.ranks == 1 or (visible is not None and visible >= c.devices)]
+
+
+def _forced(
+    section: Section, name: str, weigh: Weigh, caller: Caller, around: Surroundings, sight: Sight | None
+) -> Decision:
+    field_ = _Field.of(section, weigh, caller, sight)
+    profile = section.profiles.get(name)
+    if profile is None:
+        why = f" (it is invalid: {section.invalid[name]})" if name in section.invalid else ""
+        raise ProfileNotDeclared(
+            f"{env.PROFILE} names a profile that is not declared{why}",
+            got=printable(name),
+            allowed=listed(section.profiles) or "none: no profile of the section is valid",
+            next_step=f"Type {env.PROFILE}=<one of them>, or {env.PROFILE}={env.OFF} to start without profiles.",
+        )
+    chosen = weigh(profile)
+    cautions: list[Caution] = []
+    wanted = caller.requested_tokens
+    if wanted is not None and wanted > profile.max_model_len:
+        chosen = weigh(profile, drop_pin=True)
+        cautions.append(
+            Caution(
+                "forced_too_narrow",
+                f"profile {name} was forced and holds {profile.max_model_len} tokens, {wanted} were asked for: "
+                f"its kv_cache_memory_bytes is left out. Ask for {profile.max_model_len} or less, or force a wider one.",
+            )
+        )
+    cautions += _does_not_fit(chosen)
+    if chosen.lacks_capability:
+        cautions.append(_lacks_capability(chosen))
+    decision = Decision("forced", chosen, field_.considered(section), tuple(cautions), field_.base)
+    return replace(decision, cautions=(*cautions, *_about_sight(field_, decision, caller, around)))
+
+
+def _by_length(field_: _Field, weigh: Weigh, caller: Caller) -> Decision | None:
+    wanted = caller.requested_tokens
+    if wanted is None or not field_.parts:
+        return None
+    holding = sorted(
+        (c for c in field_.parts if c.profile.max_model_len >= wanted),
+        key=lambda c: (c.stands_in, c.profile.max_model_len, c.tie),
+    )
+    if holding:
+        chosen = holding[0]
+        if chosen.fits is False:
+            chosen = next((c for c in holding if c.fits), chosen)
+        return Decision("requested_length", chosen, cautions=_does_not_fit(chosen))
+    widest = min(field_.parts, key=lambda c: (-c.profile.max_model_len, c.stands_in, c.tie))
+    window = widest.profile.max_model_len
+    chosen = weigh(widest.profile, drop_pin=True)
+    caution = Caution(
+        "requested_beyond_widest",
+        f"{wanted} tokens were asked for, the widest declared window that can serve here has {window} "
+        f"({widest.profile.name}): served by it without its kv_cache_memory_bytes, which was sized for less. "
+        f"Ask for {window} or less to have what was measured.",
+    )
+    return Decision("requested_beyond_widest", chosen, cautions=(caution, *_does_not_fit(chosen)))
+
+
+def _by_memory(field_: _Field, section: Section) -> Decision | None:
+    rated = field_.rated
+    if not field_.memory_is_known or not rated:
+        return None
+    fitting = [c for c in rated if c.verdict == "fits"]
+    if fitting:
+        chosen = min(fitting, key=lambda c: (c.stands_in, -c.profile.max_model_len, c.tie))
+        return Decision("widest_fitting", chosen, cautions=_default_left(field_, chosen, section))
+    narrowest_rated = min(c.profile.max_model_len for c in rated)
+    unrated = [
+        c for c in field_.parts if c.verdict == "unrated" and c.profile.max_model_len < narrowest_rated
+    ]
+    least = min(rated, key=lambda c: (c.stands_in, c.requirement_bytes or 0, -c.profile.max_model_len, c.tie))
+    if unrated:
+        chosen = min(unrated, key=lambda c: (c.stands_in, c.profile.max_model_len, c.tie))
+        caution = Caution(
+            "unrated_fallback",
+            f"{_free(least)}, the leanest measured profile {least.profile.name} needs {gib(least.need_bytes)}: "
+            f"the unmeasured {chosen.profile.name} ({chosen.profile.max_model_len} tokens) is tried instead. "
+            f"Free {gib(least.short_bytes or 0)} more, or name a profile with {env.PROFILE}.",
+        )
+        reason: Reason = "unrated_fallback"
+    else:
+        chosen = least
+        caution = Caution(
+            "nothing_fits",
+            f"no measured profile fits: {_free(least)}, {least.profile.name} needs the least with "
+            f"{gib(least.need_bytes)}. Free {gib(least.short_bytes or 0)} more, or start without profiles: "
+            f"{env.PROFILE}={env.OFF}.",
+        )
+        reason = "nothing_fits"
+    return Decision(reason, chosen, cautions=(caution, *_default_left(field_, chosen, section)))
+
+
+def _by_default(field_: _Field, section: Section) -> Decision:
+    chosen = next((c for c in field_.parts if c.profile.name == section.default_profile), None)
+    if chosen is None:
+        return Decision("no_default")
+    return Decision("default", chosen, cautions=_does_not_fit(chosen))
+
+
+def _default_left(field_: _Field, chosen: Candidate, section: Section) -> tuple[Caution, ...]:
+    default = next((c for c in field_.parts if c.profile.name == section.default_profile), None)
+    if default is None or default.profile.name == chosen.profile.name or not default.is_known_not_to_fit:
+        return ()
+    return (
+        Caution(
+            "default_does_not_fit",
+            f"the repo's default {default.profile.name} needs {gib(default.need_bytes)} and {_free(default)}: "
+            f"{chosen.profile.name} ({chosen.profile.max_model_len} tokens) serves instead. "
+            f"To have the default all the same: {env.PROFILE}={default.profile.name}.",
+        ),
+    )
+
+
+def _does_not_fit(chosen: Candidate) -> tuple[Caution, ...]:
+    if chosen.fits is not False:
+        return ()
+    return (
+        Caution(
+            "chosen_does_not_fit",
+            f"profile {chosen.profile.name} needs {gib(chosen.need_bytes)} and {_free(chosen)} "
+            f"(its budget is {gib(chosen.budget_bytes or 0)}): it is served as asked and may not start. "
+            f"Free {gib(chosen.short_bytes or 0)} more, or ask for a narrower window.",
+        ),
+    )
+
+
+def _lacks_capability(chosen: Candidate) -> Caution:
+    needed = chosen.profile.requires_compute_capability or (0, 0)
+    return Caution(
+        "chosen_does_not_fit",
+        f"profile {chosen.profile.name} was forced and needs compute capability {needed[0]}.{needed[1]}, "
+        f"which this card has not: it may not start. Unset {env.PROFILE} to let another be chosen.",
+    )
+
+
+def _free(weighed: Candidate) -> str:
+    card = weighed.worst
+    return f"{gib(card.free_bytes or 0)} of {gib(card.total_bytes or 0)} are free" if card else "nothing is known"
+
+
+def _about_sight(field_: _Field, decision: Decision, caller: Caller, around: Surroundings) -> list[Caution]:
+    """What is to be said about the look at the machine itself."""
+    cautions = []
+    apart = caller.why_apart
+    if apart is not None:
+        cautions.append(
+            Caution(
+                "multi_node_uncoordinated",
+                f"{apart}: the nodes cannot see each other's cards, so memory decides nothing and no utilization "
+                f"is lowered; every node takes the same. To choose, set {env.PROFILE} on all nodes alike.",
+            )
+        )
+    looked_at = decision.chosen or field_.base
+    if looked_at.sight is not None and not looked_at.memory_is_known:
+        code = "device_unresolved" if looked_at.ranks.unresolved else "memory_unknown"
+        cautions.append(
+            Caution(
+                code,
+                f"the free memory is not known ({looked_at.ranks.unknown}), so it chooses nothing here. "
+                f"To choose, set {env.PROFILE} or --max-model-len.",
+            )
+        )
+    if caller.wants_auto_length and decision.chosen is not None:
+        cautions.append(
+            Caution(
+                "auto_length",
+                f"--max-model-len auto leaves the length to vLLM's own fit: profile {decision.chosen.profile.name} "
+                f"gives its other values, without kv_cache_memory_bytes. "
+                f"To have its window, leave --max-model-len away.",
+            )
+        )
+    if looked_at.ranks.ambiguous and looked_at.worst is not None:
+        cautions.append(
+            Caution(
+                "cuda_order_ambiguous",
+                f"the cards are unlike and CUDA may number them otherwise than NVML: planned for the one with the "
+                f"least free memory, {printable(looked_at.worst.name)} ({_free(looked_at)}). "
+                f"To be certain, set {env.DEVICE_ORDER}={env.BUS_ORDER}.",
+            )
+        )
+    if field_.count_unknown and apart is None:
+        cautions.append(
+            Caution(
+                "unknown_device_count",
+                "how many devices are visible is not known, so the profiles for several devices take no part. "
+                "To take one, type its --tensor-parallel-size and --pipeline-parallel-size.",
+            )
+        )
+    return cautions
+

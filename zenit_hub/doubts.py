@@ -1,0 +1,160 @@
+"""Why a measured figure may not hold for this launch, and what of a profile or file was passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zenit_hub import env
+from zenit_hub.candidate import Candidate
+from zenit_hub.caller import Caller
+from zenit_hub.decide import Caution
+from zenit_hub.machine import Surroundings
+from zenit_hub.section import PIN, Measurement, Section
+from zenit_hub.text import printable
+
+MEASURED_FIELDS = (
+    "kv_cache_dtype",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    PIN,
+    "enforce_eager",
+    "limit_mm_per_prompt",
+    "enable_prefix_caching",
+    "skip_mm_profiling",
+    "quantization",
+    "dtype",
+    "hf_overrides",
+    "speculative_config",
+    "enable_lora",
+    "max_loras",
+    "cpu_offload_gb",
+    "num_gpu_blocks_override",
+    "kv_offloading_size",
+    "mamba_cache_dtype",
+    "mamba_ssm_cache_dtype",
+    "compilation_config",
+)
+"""Engine arguments that change what a launch needs; the parallel sizes are compared as a layout."""
+
+
+def doubts(chosen: Candidate, section: Section, caller: Caller, around: Surroundings) -> list[Caution]:
+    """Everything that the caller should know about the chosen profile's values and figure."""
+    found = [
+        _lacking(chosen, around),
+        _batch_below_page(chosen, caller, around),
+        _void(chosen, section, caller, around),
+        _other_version(chosen, around),
+        _dropped_false(chosen, caller),
+    ]
+    return [caution for caution in found if caution is not None]
+
+
+def _lacking(chosen: Candidate, around: Surroundings) -> Caution | None:
+    missing = [name for name in chosen.profile.arguments if name in around.engine.fields_absent]
+    if not missing:
+        return None
+    return Caution(
+        "engine_lacks_field",
+        f"vLLM {around.engine.version} has no {', '.join(missing)}: not set. "
+        f"To have all of profile {chosen.profile.name}, install a vLLM that has it.",
+    )
+
+
+def _batch_below_page(chosen: Candidate, caller: Caller, around: Surroundings) -> Caution | None:
+    """vLLM below 0.32 aligns KV pages between attention and recurrent layers and asserts that a batch holds one."""
+    own = chosen.profile.arguments.get("max_num_batched_tokens")
+    typed = caller.value("max_num_batched_tokens")
+    caching = caller.value("enable_prefix_caching", chosen.profile.arguments.get("enable_prefix_caching"))
+    if not around.engine.asserts_batch_holds_page or caching is False:
+        return None
+    if own is None or not isinstance(typed, int) or typed >= own:
+        return None
+    return Caution(
+        "batch_below_page",
+        f"--max-num-batched-tokens {typed} is below the profile's {own}: vLLM {around.engine.version} may end with "
+        f'"In Mamba cache align mode, block_size must be <= max_num_batched_tokens". '
+        f"Type {own}, or --no-enable-prefix-caching.",
+    )
+
+
+def _void(chosen: Candidate, section: Section, caller: Caller, around: Surroundings) -> Caution | None:
+    if not chosen.needs:
+        return None
+    reasons = _other_values(chosen, caller, around) + _other_layout(chosen)
+    lacking = [name for name in MEASURED_FIELDS if name in chosen.profile.arguments and name in around.engine.fields_absent]
+    reasons += [f"vLLM {around.engine.version} has no {name}" for name in lacking]
+    reasons += _other_allocator(chosen, around.environment)
+    if section.repo is not None and caller.repo is not None and caller.repo != section.repo:
+        reasons.append(f"it was measured on {printable(section.repo)} and this is {printable(caller.repo)}")
+    if not reasons:
+        return None
+    return Caution(
+        "measurement_void",
+        f"the measured figure of profile {chosen.profile.name} does not hold for this launch "
+        f"({'; '.join(reasons)}): it still chooses, and may be too small or too large. "
+        f"Measure with these values, or leave them away.",
+    )
+
+
+def _other_values(chosen: Candidate, caller: Caller, around: Surroundings) -> list[str]:
+    reasons = []
+    for name in MEASURED_FIELDS:
+        if not caller.has(name):
+            continue
+        measured = chosen.profile.arguments.get(name, around.engine.defaults.get(name))
+        value = caller.value(name)
+        if value != measured or isinstance(value, bool) != isinstance(measured, bool):
+            reasons.append(f"{name} is {_short(value)} and was {_short(measured)}")
+    return reasons
+
+
+def _short(value: object) -> str:
+    return "not set" if value is None else printable(value, limit=60)
+
+
+def _other_layout(chosen: Candidate) -> list[str]:
+    if chosen.layout == chosen.profile.layout or all(need.exact for need in chosen.needs):
+        return []
+    return [f"it was measured on {chosen.profile.layout} ranks and this is {chosen.layout}"]
+
+
+def _other_allocator(chosen: Candidate, there: Mapping[str, str]) -> list[str]:
+    theirs = next((there[name] for name in env.ALLOCATOR_SPELLINGS if name in there), None)
+    own = chosen.profile.cuda_alloc_conf
+    if theirs is None or _settings(theirs) == _settings(own or ""):
+        return []
+    return ["the allocator setting is the caller's"]
+
+
+def _settings(setting: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in setting.split(",") if part.strip())
+
+
+def _other_version(chosen: Candidate, around: Surroundings) -> Caution | None:
+    same_layout = [entry for entry in chosen.profile.measurements if entry.layout == chosen.layout and entry.vllm]
+    cards = {card.name for card in chosen.ranks.cards}
+    entries: list[Measurement] = [entry for entry in same_layout if entry.device in cards] or same_layout
+    running = _minor(around.engine.version)
+    if not entries or any(_minor(entry.vllm or "") == running for entry in entries):
+        return None
+    versions = ", ".join(dict.fromkeys(printable(entry.vllm) for entry in entries))
+    return Caution(
+        "other_vllm_version",
+        f"profile {chosen.profile.name} was measured with vLLM {versions} and this is {around.engine.version}: "
+        f"its need may have moved. Measure it again, or serve with {versions}.",
+    )
+
+
+def _minor(version: str) -> tuple[str, ...]:
+    return tuple(version.split(".")[:2])
+
+
+def _dropped_false(chosen: Candidate, caller: Caller) -> Caution | None:
+    named = [name for name in chosen.profile.arguments if name in caller.yaml_false]
+    if not named:
+        return None
+    lines = ", ".join(f"no-{name.replace('_', '-')}: true" for name in named)
+    return Caution(
+        "yaml_false",
+        f"vLLM drops a plain false in a --config file, so {', '.join(named)} stays as vLLM has it. To switch off: {lines}",
+    )

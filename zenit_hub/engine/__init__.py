@@ -1,0 +1,7 @@
+"""Everything that touches vLLM. Nothing of vLLM is imported before a function here is called.
+
+``facts``  what the installed engine is: version, fields, defaults, platform
+``typed``  what the caller said: patches of vLLM's parser and argument classes that remember it
+``config`` a model's config through vLLM's own helpers
+``hook``   the wrapper around ``EngineArgs.create_engine_config``
+"""

@@ -1,0 +1,205 @@
+"""A model's config through vLLM's own helpers: no code of the repo runs, and a dead Hub costs 10 s at most.
+
+A repo without a section is seen to have none at the price of one look-up (the raw ``config.json``). For one
+with a section vLLM's ``get_config`` then says what the engine sees; it finds the file in the cache, under
+the commit that the look-up resolved, and the listing that it asks for is the one that vLLM asks for anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from zenit_hub.answer import NotHub, Unreadable
+from zenit_hub.read import CLOUD_SCHEMES, CONFIG_NAME, Found, hub_repo, local_config, read_file
+from zenit_hub.section import CONFIG_KEY, NEUTRAL_KEY, section_key
+from zenit_hub.text import printable
+
+DEADLINE_S = 10.0
+"""What reading may take altogether when the Hub does not answer."""
+
+HEAD_TIMEOUT_S = 4.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What ``EngineArgs`` says about where the config is."""
+
+    model: str
+    revision: str | None = None
+    token: str | bool | None = None
+    config_path: str | None = None
+
+    @classmethod
+    def of(cls, engine_args: Any) -> Source:
+        return cls(
+            model=str(engine_args.model),
+            revision=getattr(engine_args, "revision", None),
+            token=getattr(engine_args, "hf_token", None),
+            config_path=getattr(engine_args, "hf_config_path", None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    """The raw ``config.json`` of a repo; not ``fresh``: the Hub did not answer and the cache did."""
+
+    path: Path | None
+    fresh: bool
+
+
+def read_config(source: Source) -> tuple[Found, str | None]:
+    """The config and, where something kept it from being read, one sentence for the log."""
+    place = source.config_path or source.model
+    if place.startswith(CLOUD_SCHEMES):
+        return Found(NotHub(place)), "a model in cloud storage is not looked at"
+    local = local_config(place)
+    if local is not None:
+        return Found(read_file(local)), None
+    repo = hub_repo(place)
+    if repo is None:
+        return Found(None), None
+    if _uses_modelscope():
+        return Found(None), "a model from ModelScope is not looked at; name a local folder to have its profiles"
+    return _from_hub(source, repo)
+
+
+def _uses_modelscope() -> bool:
+    from vllm import envs
+
+    return bool(envs.VLLM_USE_MODELSCOPE)
+
+
+def _from_hub(source: Source, repo: str) -> tuple[Found, str | None]:
+    started = time.monotonic()
+    try:
+        raw = _within(DEADLINE_S, lambda: _look_up(repo, source))
+    except Exception as error:
+        cached = _cached(repo, source.revision)
+        if cached is None:
+            return Found(None, repo), f"{CONFIG_NAME} of {printable(repo)} could not be had ({_why(error)})"
+        raw = _Raw(cached, fresh=False)
+    if raw.path is None:
+        return Found(None, repo), None
+    config = read_file(raw.path)
+    if isinstance(config, Mapping) and raw.fresh and section_key(config) is not None:
+        left_s = DEADLINE_S - (time.monotonic() - started)
+        config = _as_the_engine_sees_it(config, source, repo, left_s)
+    return Found(config, hub_repo(source.model), raw.path.parent.name), None
+
+
+def _look_up(repo: str, source: Source) -> _Raw:
+    """One look-up: the cached file where the Hub says that it is still the newest, else a download."""
+    from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+
+    cached = _cached(repo, source.revision)
+    if HF_HUB_OFFLINE:
+        return _Raw(cached, fresh=False)
+    try:
+        if cached is not None:
+            url = hf_hub_url(repo, CONFIG_NAME, revision=source.revision)
+            newest = get_hf_file_metadata(url, token=source.token, timeout=HEAD_TIMEOUT_S)
+            if newest.commit_hash == cached.parent.name:
+                return _Raw(cached, fresh=True)
+        path = hf_hub_download(
+            repo, CONFIG_NAME, revision=source.revision, token=source.token, etag_timeout=HEAD_TIMEOUT_S
+        )
+        return _Raw(Path(path), fresh=True)
+    except errors.RemoteEntryNotFoundError:
+        return _Raw(None, fresh=True)
+
+
+def _cached(repo: str, revision: str | None) -> Path | None:
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(repo, CONFIG_NAME, revision=revision)
+    return Path(found) if isinstance(found, str) else None
+
+
+def _why(error: Exception) -> str:
+    """The kind of error alone: its text may carry an address with a token in it."""
+    return "no answer in 10 s" if isinstance(error, TimeoutError) else type(error).__name__
+
+
+def _as_the_engine_sees_it(
+    raw: Mapping[str, Any], source: Source, repo: str, left_s: float
+) -> Mapping[str, Any] | Unreadable:
+    """``get_config``'s view of a config that has a section, where it can have one; else the raw file."""
+    if "auto_map" in raw or not _is_known(raw.get("model_type")) or left_s <= 1:
+        return raw
+    before = dict(os.environ)
+    try:
+        seen = _within(left_s, lambda: _get_config(repo, source))
+    except Exception:
+        return raw
+    finally:
+        _restore(before)
+    view = {
+        key: getattr(seen, key)
+        for key in (CONFIG_KEY, NEUTRAL_KEY, "architectures", "speculators_config")
+        if getattr(seen, key, None) is not None
+    }
+    return view if section_key(view) is not None else raw
+
+
+def _get_config(repo: str, source: Source) -> Any:
+    from vllm.transformers_utils.config import get_config
+
+    return get_config(repo, trust_remote_code=False, revision=_resolved(repo, source))
+
+
+def _resolved(repo: str, source: Source) -> str | None:
+    """The caller's revision, knowing its commit: downloads by commit are served from the cache."""
+    from huggingface_hub import HfApi
+
+    resolve = getattr(HfApi(), "resolve_revision", None)
+    if resolve is None:
+        return source.revision
+    resolved: str = resolve(repo, revision=source.revision, local_files_only=True)
+    return resolved
+
+
+def _is_known(model_type: object) -> bool:
+    """Whether a config class of transformers or vLLM answers to ``model_type`` without code from the repo."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from vllm.transformers_utils import config as vllm_config
+
+    return model_type in CONFIG_MAPPING_NAMES or model_type in getattr(vllm_config, "_CONFIG_REGISTRY", {})
+
+
+def _restore(before: Mapping[str, str]) -> None:
+    """Take back what looking left in the environment (``get_config`` may set ``VLLM_USE_DEEP_GEMM_E8M0``)."""
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    for name, value in before.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def _within(seconds: float, work: Callable[[], T]) -> T:
+    """``work()`` with a deadline. A daemon thread: a socket that hangs cannot be stopped, only left behind."""
+    answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            answers.put((work(), None))
+        except Exception as error:
+            answers.put((None, error))
+
+    threading.Thread(target=run, name="zenit-hub", daemon=True).start()
+    try:
+        value, error = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return value  # type: ignore[return-value]

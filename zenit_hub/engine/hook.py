@@ -1,0 +1,165 @@
+"""The wrapper around ``EngineArgs.create_engine_config``: decide, fill, say; then vLLM's own function.
+
+Outside strict mode nothing but a name that is not declared leaves it as an exception: whatever goes wrong
+here is one line, and vLLM starts as if this package were not there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from zenit_hub import env, launch, say
+from zenit_hub.answer import Answer, Look, answer
+from zenit_hub.caller import Caller
+from zenit_hub.device import look_at_cards, look_at_host
+from zenit_hub.engine import typed
+from zenit_hub.engine.config import Source, read_config
+from zenit_hub.engine.facts import installed_engine, platform
+from zenit_hub.errors import ProfileNotDeclared, StrictRefusal
+from zenit_hub.machine import Surroundings
+
+FLAG = "_zenit_serving_profiles_installed"
+"""On ``EngineArgs``: a hook of this kind is in, ours or the older one of the model's own package."""
+
+_OURS = "_zenit_hub_hook"
+
+_log = logging.getLogger(say.LOGGER)
+_publisher = launch.Publisher()
+
+
+_applied = typed.Marks()
+"""What was written into an ``EngineArgs``: it may be asked for its config twice."""
+
+
+def install() -> bool:
+    """Put the hook in. ``False`` where one is in already, ours or another of its kind."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    if _is_in(EngineArgs.create_engine_config):
+        return False
+    if getattr(EngineArgs, FLAG, False):
+        _log.info(say.prefixed("another hook for serving profiles is in already and acts alone; ours stays out."))
+        return False
+    typed.watch()
+    EngineArgs.create_engine_config = _wrapped(EngineArgs.create_engine_config)
+    setattr(EngineArgs, FLAG, True)
+    return True
+
+
+def _is_in(function: Any) -> bool:
+    """Whether our wrapper stands anywhere in the chain, also below a foreign one."""
+    seen = 0
+    while function is not None and seen < 64:
+        if getattr(function, _OURS, False):
+            return True
+        function, seen = getattr(function, "__wrapped__", None), seen + 1
+    return False
+
+
+def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def create_engine_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # (usage_context, headless) since 0.25.1
+        prepare(self, headless=bool(kwargs.get("headless", args[1] if len(args) > 1 else False)))
+        return original(self, *args, **kwargs)
+
+    setattr(create_engine_config, _OURS, True)
+    return create_engine_config
+
+
+def prepare(engine_args: Any, *, headless: bool = False) -> None:
+    """Fill what the caller left alone. Raises ``ValueError`` as the strict mode and a forced name ask for."""
+    try:
+        _prepare(engine_args, headless)
+    except (ProfileNotDeclared, StrictRefusal):
+        raise
+    except Exception as error:
+        _log.warning(say.broken("something of zenit_hub went wrong", f"{type(error).__name__}: {error}"))
+
+
+def _prepare(engine_args: Any, headless: bool) -> None:
+    before = _applied.get(engine_args)
+    if before is not None and all(getattr(engine_args, name, None) == value for name, value in before.items()):
+        return
+    caller, seen = typed.caller_of(engine_args, os.environ, headless=headless)
+    key = launch.launch_key(str(engine_args.model), getattr(engine_args, "revision", None), caller, os.environ)
+    handed = launch.take(key, os.environ) if _is_api_server(engine_args) else None
+    if handed is not None:
+        _write(engine_args, handed.filling.set)
+        return
+    _publisher.withdraw(os.environ)
+    found = _decide(engine_args, caller)
+    if found is None:
+        return
+    _say(found)
+    if env.strict(os.environ) and found.refusal is not None:
+        raise StrictRefusal(f"{say.REPAIR_ID} {env.STRICT}=1 refuses this start: {found.refusal}")
+    if not seen:
+        _say_unseen(engine_args, found)
+    _write(engine_args, found.filling.set)
+    _publisher.publish(found.filling.env, os.environ)
+    _warn_of_late_allocator(found)
+    if found.reason not in ("no_section", "not_hub"):
+        profile = found.chosen.profile.name if found.chosen else None
+        launch.hand_down(key, profile, found.filling, os.environ)
+
+
+def _is_api_server(engine_args: Any) -> bool:
+    """Whether this is one of several processes of a launch: the launcher has rank −1, or is alone with rank 0."""
+    import multiprocessing
+
+    rank = getattr(engine_args, "_api_process_rank", 0)
+    several = getattr(engine_args, "_api_process_count", 1) > 1
+    return rank >= 0 and (several or multiprocessing.parent_process() is not None)
+
+
+def _decide(engine_args: Any, caller: Caller) -> Answer | None:
+    if env.forced_profile(os.environ) == env.OFF:
+        return None
+    found, trouble = read_config(Source.of(engine_args))
+    if trouble is not None:
+        _log.info(say.prefixed(f"{trouble}: vLLM starts without profiles."))
+    if found.repo is not None:
+        caller = dataclasses.replace(caller, repo=found.repo)
+    on = platform()
+    around = Surroundings(on, installed_engine(), dict(os.environ))
+    look: Look = look_at_host if on == "cpu" else look_at_cards
+    return answer(found.config, caller, around, look, getattr(engine_args, "device_ids", None))
+
+
+def _say(found: Answer) -> None:
+    for line in say.warnings(found):
+        _log.warning("%s", line)
+    for line in say.lines(found):
+        _log.info("%s", line)
+
+
+def _say_unseen(engine_args: Any, found: Answer) -> None:
+    """``LLM(...)``'s first engine: a value that equals the default may have been typed all the same."""
+    names = [name for name in found.filling.set if getattr(engine_args, name, None) is not None]
+    if names:
+        _log.info("%s", say.unseen(names))
+
+
+def _write(engine_args: Any, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(engine_args, name, value)
+    _applied.put(engine_args, dict(values))
+
+
+def _warn_of_late_allocator(found: Answer) -> None:
+    torch = sys.modules.get("torch")
+    if env.ALLOCATOR in found.filling.env and torch is not None and torch.cuda.is_initialized():
+        _log.warning(
+            "%s",
+            say.prefixed(
+                f"{env.ALLOCATOR} comes too late for this process, where CUDA is initialised already; "
+                f"the engine's own processes get it. Set it before Python starts to have it here."
+            ),
+        )

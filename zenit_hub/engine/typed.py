@@ -1,0 +1,192 @@
+"""What the caller said, also where it equals the default: remembered where vLLM itself would forget it.
+
+vLLM copies every parsed value into ``EngineArgs``, typed or not. The patches here (read on 0.28.0 and
+0.32.0) change nothing that vLLM sees; they can go when ``EngineArgs`` knows its explicit fields itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from zenit_hub.caller import Caller, kept_values
+from zenit_hub.serve_config import false_in_yaml
+
+_MARK = "_zenit_hub"
+
+
+@dataclass(slots=True)
+class _Record:
+    """The options that one call of ``parse_args`` stored."""
+
+    names: set[str] = field(default_factory=set)
+    yaml_false: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The fields of one ``EngineArgs`` that its maker named."""
+
+    names: frozenset[str]
+    yaml_false: frozenset[str] = frozenset()
+
+
+class TypedNamespace(argparse.Namespace):
+    """A namespace that knows what was typed; ``vars()`` does not show it, pickling to API servers keeps it."""
+
+    __slots__ = ("given",)
+    given: Given
+
+
+class _Open(threading.local):
+    """The parses and ``LLM`` constructions under way in this thread."""
+
+    def __init__(self) -> None:
+        self.parses: list[_Record] = []
+        self.named: list[frozenset[str]] = []
+
+
+_open = _Open()
+
+
+class Marks:
+    """Notes about ``EngineArgs`` objects, gone with them. They are unhashable and copied by ``vars()``."""
+
+    def __init__(self) -> None:
+        self._notes: dict[int, Any] = {}
+
+    def put(self, owner: object, note: Any) -> None:
+        if id(owner) not in self._notes:
+            weakref.finalize(owner, self._notes.pop, id(owner), None).atexit = False
+        self._notes[id(owner)] = note
+
+    def get(self, owner: object) -> Any:
+        return self._notes.get(id(owner))
+
+
+_given = Marks()
+
+
+def watch() -> None:
+    """Put the patches in. Raises ``AttributeError`` or ``ImportError`` where vLLM has not what they need."""
+    from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
+    from vllm.entrypoints.llm import LLM
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    _patch(FlexibleArgumentParser, "parse_args", _parse_args)
+    _patch(FlexibleArgumentParser, "_get_values", _get_values)
+    _patch(FlexibleArgumentParser, "load_config_file", _load_config_file)
+    for owner in (EngineArgs, AsyncEngineArgs):
+        _patch(owner, "__init__", _engine_args_init)
+    _patch_from_cli_args(EngineArgs)
+    _patch(LLM, "__init__", _llm_init)
+
+
+def _patch(owner: type, name: str, around: Callable[..., Any]) -> None:
+    """Replace ``owner.name`` by ``around(original, …)``, once."""
+    original = getattr(owner, name)
+    if getattr(original, _MARK, False):
+        return
+
+    @functools.wraps(original)
+    def patched(*args: Any, **kwargs: Any) -> Any:
+        return around(original, *args, **kwargs)
+
+    setattr(patched, _MARK, True)
+    setattr(owner, name, patched)
+
+
+def _patch_from_cli_args(owner: Any) -> None:
+    original = owner.__dict__["from_cli_args"].__func__
+    if getattr(original, _MARK, False):
+        return
+
+    @functools.wraps(original)
+    def from_cli_args(cls: type, args: argparse.Namespace) -> Any:
+        made = original(cls, args)
+        if isinstance(args, TypedNamespace):
+            _given.put(made, args.given)
+        return made
+
+    setattr(from_cli_args, _MARK, True)
+    owner.from_cli_args = classmethod(from_cli_args)
+
+
+def _parse_args(original: Any, parser: Any, args: Any = None, namespace: Any = None) -> Any:
+    record = _Record()
+    _open.parses.append(record)
+    try:
+        parsed = original(parser, args, TypedNamespace() if namespace is None else namespace)
+    finally:
+        _open.parses.pop()
+    if isinstance(parsed, TypedNamespace):
+        parsed.given = Given(frozenset(record.names), frozenset(record.yaml_false - record.names))
+    return parsed
+
+
+def _get_values(original: Any, parser: Any, action: argparse.Action, words: list[str]) -> Any:
+    """argparse stores every option that it meets through this method (CPython 3.10 to 3.13)."""
+    if _open.parses and action.option_strings:
+        _open.parses[-1].names.add(action.dest)
+    return original(parser, action, words)
+
+
+def _load_config_file(original: Any, parser: Any, file_path: str) -> Any:
+    words = original(parser, file_path)
+    if _open.parses:
+        _open.parses[-1].yaml_false |= false_in_yaml(file_path)
+    return words
+
+
+def _engine_args_init(original: Any, made: Any, *args: Any, **kwargs: Any) -> None:
+    original(made, *args, **kwargs)
+    fields = [f.name for f in dataclasses.fields(made)]
+    names = frozenset((*fields[: len(args)], *kwargs))
+    if _open.named:
+        names &= _open.named[-1]
+    if len(names) < len(fields):
+        # All fields at once are a copy of another object and say nothing about who chose them.
+        _given.put(made, Given(names))
+
+
+def _llm_init(original: Any, llm: Any, *args: Any, **kwargs: Any) -> None:
+    """``LLM`` hands its own defaults on as if they were the caller's."""
+    _open.named.append(frozenset(("model", *kwargs)))
+    try:
+        original(llm, *args, **kwargs)
+    finally:
+        _open.named.pop()
+
+
+def caller_of(engine_args: Any, environment: Any, *, headless: bool) -> tuple[Caller, bool]:
+    """The caller behind ``engine_args``, and whether his words could be seen.
+
+    Where they could not, a value that differs from the default is his, and one that equals it is not.
+    """
+    from zenit_hub.engine.facts import field_defaults
+
+    defaults = field_defaults()
+    given: Given | None = _given.get(engine_args)
+    names = {n for n in defaults if _differs(getattr(engine_args, n, None), defaults[n])} if given is None else given.names
+    values = {name: getattr(engine_args, name) for name in names if name in defaults}
+    if headless:
+        values["headless"] = True
+    kept = kept_values(environment, {name: getattr(engine_args, name, None) for name in defaults})
+    return (
+        Caller(values=values, kept=kept, yaml_false=given.yaml_false if given else frozenset()),
+        given is not None,
+    )
+
+
+def _differs(value: Any, default: Any) -> bool:
+    if value is default:
+        return False
+    different = value != default
+    return different if isinstance(different, bool) else True
+

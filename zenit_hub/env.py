@@ -1,0 +1,61 @@
+"""Every environment variable of this project: those that people set, those that a launch publishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PROFILE = "ZENIT_SERVING_PROFILE"
+"""A profile's name: that one. ``off``: start as if this package were not there. Empty: unset."""
+
+KEEP = "ZENIT_SERVING_KEEP"
+"""Engine arguments, comma-separated, that are the caller's although nobody can see that he set them."""
+
+STRICT = "ZENIT_SERVING_STRICT"
+"""``1``: refuse to start rather than start with something else than the profile says."""
+
+HANDED_DOWN = "ZENIT_SERVING_DECISION"
+"""Ours alone: the launcher's decision on its way to the other processes of the same launch."""
+
+OFF = "off"
+
+EFFECTIVE_WINDOW = "ZENIT_EFFECTIVE_MAX_MODEL_LEN"
+NOOSPHERE_MODE = "ZENIT_NOOSPHERE_MODE"
+ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+ALLOCATOR_SPELLINGS = (ALLOCATOR, "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF")
+"""PyTorch reads all three; the oldest name is read by every version."""
+
+STAGES = "ZENIT_POSITION_STAGES"
+FLAT_PLAN = {
+    "group": "ZENIT_POSITION_GROUP",
+    "first_pair": "ZENIT_POSITION_GROUP_FIRST_PAIR",
+    "last_pair": "ZENIT_POSITION_GROUP_LAST_PAIR",
+    "faithful_prefix": "ZENIT_POSITION_FAITHFUL_PREFIX",
+    "clamp": "ZENIT_POSITION_CLAMP",
+    "table_positions": "ZENIT_ROPE_TABLE_POSITIONS",
+}
+
+PUBLISHED = (EFFECTIVE_WINDOW, NOOSPHERE_MODE, ALLOCATOR, STAGES, *FLAT_PLAN.values())
+"""What a section can bring into the environment, in the order in which it is said. Nothing else, ever."""
+
+RAY_COPIES = "VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"
+"""vLLM's list of variables that its Ray workers get besides those with known prefixes."""
+
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+DEVICE_ORDER = "CUDA_DEVICE_ORDER"
+BUS_ORDER = "PCI_BUS_ID"
+
+
+def forced_profile(environment: Mapping[str, str]) -> str | None:
+    """The profile that the caller names, ``off`` included; ``None`` where he names none."""
+    return environment.get(PROFILE) or None
+
+
+def strict(environment: Mapping[str, str]) -> bool:
+    """Whether the caller would rather not start than start with less."""
+    return environment.get(STRICT) == "1"
+
+
+def kept_fields(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Engine arguments that ``ZENIT_SERVING_KEEP`` names, in EngineArgs' spelling."""
+    words = environment.get(KEEP, "").split(",")
+    return tuple(word.strip().lstrip("-").replace("-", "_") for word in words if word.strip())

@@ -1,0 +1,116 @@
+"""From places in a JSON document to its lines, read only when there is something to say about them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from zenit_hub.maintain.finding import Place
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _nothing(_: str) -> None:
+    """Numbers are stepped over, never built: one of a million digits must not stop the reading."""
+
+
+_DECODER = json.JSONDecoder(parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing)
+
+
+@dataclass(slots=True)
+class _Wanted:
+    """A place that is asked for, or that lies on the way to one."""
+
+    where: Place
+    below: dict[str | int, _Wanted] = field(default_factory=dict)
+    first: int | None = None
+    last: int | None = None
+
+    def seen_at(self, offset: int) -> None:
+        self.first = offset if self.first is None else self.first
+        self.last = offset
+
+
+def lines_of(text: str, places: Iterable[Place]) -> dict[Place, int]:
+    """The line of each place: of the key for a member, of the value for an entry of a list.
+
+    ``text`` must be valid JSON. Where a key stands twice, the last counts, as it does for every JSON
+    reader; a place that does not exist gets the line of what would hold it.
+    """
+    return {where: last for where, (_, last) in occurrences_of(text, places).items()}
+
+
+def occurrences_of(text: str, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+    """The first and the last line at which a place begins: they differ where a key is repeated."""
+    root = _Wanted(())
+    asked = [(where, _way(root, where)) for where in places]
+    if asked:
+        _Walk(text).value(_skip(text, 0), root)
+    found = {}
+    for where, way in asked:
+        nearest = next(wanted for wanted in reversed(way) if wanted.last is not None or not wanted.where)
+        found[where] = (_line(text, nearest.first), _line(text, nearest.last))
+    return found
+
+
+def _line(text: str, offset: int | None) -> int:
+    return text.count("\n", 0, offset or 0) + 1
+
+
+def _way(root: _Wanted, where: Place) -> list[_Wanted]:
+    way = [root]
+    for depth, part in enumerate(where, start=1):
+        way.append(way[-1].below.setdefault(part, _Wanted(where[:depth])))
+    return way
+
+
+def _skip(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """A descent to the wanted places; everything beside the way is stepped over by the C scanner."""
+
+    text: str
+
+    def value(self, at: int, wanted: _Wanted | None) -> int:
+        """Steps over the value that begins at ``at``; returns where it ends."""
+        if wanted is not None and wanted.below:
+            if self.text[at] == "{":
+                return self._object(at, wanted)
+            if self.text[at] == "[":
+                return self._list(at, wanted)
+        return self._scan(at)[1]
+
+    def _scan(self, at: int) -> tuple[Any, int]:
+        return _DECODER.raw_decode(self.text, at)
+
+    def _object(self, at: int, wanted: _Wanted) -> int:
+        at = _skip(self.text, at + 1)
+        while self.text[at] != "}":
+            key_at = at
+            key, at = self._scan(at)
+            member = wanted.below.get(key)
+            if member is not None:
+                member.seen_at(key_at)
+            at = self._after(self.value(_skip(self.text, _skip(self.text, at) + 1), member))
+        return at + 1
+
+    def _list(self, at: int, wanted: _Wanted) -> int:
+        at, index = _skip(self.text, at + 1), 0
+        while self.text[at] != "]":
+            entry = wanted.below.get(index)
+            if entry is not None:
+                entry.seen_at(at)
+            at, index = self._after(self.value(at, entry)), index + 1
+        return at + 1
+
+    def _after(self, at: int) -> int:
+        """Past a comma, if one follows."""
+        at = _skip(self.text, at)
+        return _skip(self.text, at + 1) if self.text[at] == "," else at

@@ -1,0 +1,94 @@
+"""What ``zenit-hub plan`` answers: the decision as the JSON contract has it, and the commands to type."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from zenit_hub import env
+from zenit_hub.answer import Answer
+from zenit_hub.arguments import redacted
+from zenit_hub.candidate import Candidate
+from zenit_hub.machine import Machine
+
+
+def contract(found: Answer, model: str, words: Sequence[str], commit: str | None) -> dict[str, Any]:
+    """The answer of ``plan --json``."""
+    chosen = found.chosen
+    return {
+        "model": model,
+        "commit": commit,
+        "profile": chosen.profile.name if chosen else None,
+        "reason": found.reason,
+        "fits": found.decision.fits,
+        "memory": memory(found.machine, chosen or found.decision.base),
+        "set": dict(found.filling.set),
+        "kept": {name: plain(value) for name, value in found.filling.kept.items()},
+        "env": dict(found.filling.env),
+        "considered": {
+            name: asdict(considered) for name, considered in found.decision.considered.items()
+        },
+        "warnings": [asdict(caution) for caution in found.cautions],
+        "command": command(model, words, found.filling.set),
+    }
+
+
+def memory(machine: Machine | None, weighed: Candidate | None) -> dict[str, Any] | None:
+    """What was seen; ``None`` where nothing was looked at."""
+    if machine is None or weighed is None:
+        return None
+    worst = weighed.worst
+    return {
+        "source": machine.source,
+        "unknown": weighed.ranks.unknown,
+        "devices": [
+            {
+                "index": card.index,
+                "uuid": card.uuid,
+                "name": card.name,
+                "free_bytes": card.free_bytes,
+                "total_bytes": card.total_bytes,
+            }
+            for card in weighed.ranks.cards
+        ],
+        "free_bytes": worst.free_bytes if worst else None,
+        "total_bytes": worst.total_bytes if worst else None,
+        "budget_bytes": weighed.budget_bytes if weighed.profile.name else None,
+    }
+
+
+def command(model: str, words: Sequence[str], to_set: Mapping[str, Any]) -> str:
+    """The equivalent ``vllm serve`` command with every value explicit; secrets are left out."""
+    explicit = [word for name, value in to_set.items() for word in option(name, value)]
+    return shlex.join(["vllm", "serve", model, *redacted(words), *explicit])
+
+
+def production_command(found: Answer, model: str, words: Sequence[str]) -> str | None:
+    """The line for production: a restart on a busier card must fail loudly rather than come back narrower."""
+    if found.chosen is None:
+        return None
+    serve = shlex.join(["vllm", "serve", model, *redacted(words)])
+    return f"{env.PROFILE}={shlex.quote(found.chosen.profile.name)} {env.STRICT}=1 {serve}"
+
+
+def option(name: str, value: Any) -> list[str]:
+    """One engine argument as it is typed."""
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", str(value)]
+
+
+def plain(value: Any) -> Any:
+    """A caller's value as JSON: what JSON has no word for is shown as text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else str(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    return str(value)

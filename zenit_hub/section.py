@@ -1,0 +1,340 @@
+"""The section of a ``config.json`` as typed data: the one place that knows its keys.
+
+Whether a value is allowed is said by ``schema/serving_profiles.schema.json`` alone; here its checked
+values become fields. What JSON Schema cannot say (the size of a plan, the engine's KV types) is added.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from zenit_hub.resources import schema
+from zenit_hub.text import printable
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import ValidationError
+
+ARCHITECTURE_ID = "LomonosovZenitAltayForConditionalGeneration"
+CONFIG_KEY = "lomonosov_serving_profiles"
+NEUTRAL_KEY = "serving_profiles"
+BUDGET_KEY = "requires_free_bytes"
+PIN = "kv_cache_memory_bytes"
+UTILIZATION = "gpu_memory_utilization"
+WINDOW = "max_model_len"
+
+ENGINE_FIELDS = (
+    WINDOW,
+    "kv_cache_dtype",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    PIN,
+    "enable_prefix_caching",
+    "async_scheduling",
+    "enforce_eager",
+    "skip_mm_profiling",
+    UTILIZATION,
+    "swap_space",
+)
+"""The engine arguments that a profile may name, in the order in which they are said."""
+
+LAYOUT_FIELDS = ("tensor_parallel_size", "pipeline_parallel_size")
+
+MAX_PLAN_BYTES = 4096
+"""An environment string of 128 KiB makes every spawn fail; a plan stays far below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Ranks of one engine: tensor × pipeline."""
+
+    tensor: int = 1
+    pipeline: int = 1
+
+    @property
+    def ranks(self) -> int:
+        return self.tensor * self.pipeline
+
+    def __str__(self) -> str:
+        return f"{self.tensor} × {self.pipeline}"
+
+
+ONE_DEVICE = Layout()
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one run on one card found. ``requires_free_bytes`` is per device."""
+
+    device: str | None
+    layout: Layout
+    requires_free_bytes: int | None
+    vllm: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One checked profile; ``arguments`` holds what it names of :data:`ENGINE_FIELDS`."""
+
+    name: str
+    max_model_len: int
+    arguments: Mapping[str, Any]
+    layout: Layout = ONE_DEVICE
+    requires_free_bytes: int | None = None
+    requires_compute_capability: tuple[int, int] | None = None
+    cuda_alloc_conf: str | None = None
+    noosphere_mode: str | None = None
+    position_plan: Mapping[str, Any] = field(default_factory=dict)
+    measurements: tuple[Measurement, ...] = ()
+    description: str = ""
+    unknown_keys: tuple[str, ...] = ()
+
+    @property
+    def pin_bytes(self) -> int | None:
+        """The KV cache per device that the profile asks for, in bytes."""
+        pin: int | None = self.arguments.get(PIN)
+        return pin
+
+    @property
+    def unknown_requirements(self) -> tuple[str, ...]:
+        """Conditions of a later version of the section, which this one cannot check."""
+        return tuple(key for key in self.unknown_keys if key.startswith("requires_"))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section that applies: its valid profiles, and why the others dropped out."""
+
+    profiles: Mapping[str, Profile]
+    invalid: Mapping[str, str]
+    default_profile: str | None = None
+    repo: str | None = None
+    unknown_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoSection:
+    """The config carries none, or is of a repo whose section would speak for another model."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherArchitecture:
+    """The section speaks for ``architectures``; the config is of none of them."""
+
+    architectures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidSection:
+    """Nothing of the section can be used."""
+
+    why: str
+
+
+Reading = Section | NoSection | OtherArchitecture | InvalidSection
+
+
+def section_key(config: Mapping[str, Any]) -> str | None:
+    """The key under which the section stands: the family's own name before the neutral one."""
+    return next((key for key in (CONFIG_KEY, NEUTRAL_KEY) if config.get(key) is not None), None)
+
+
+def read_section(config: Mapping[str, Any], kv_cache_dtypes: Iterable[str]) -> Reading:
+    """The section of a config. ``kv_cache_dtypes``: what the engine's ``--kv-cache-dtype`` accepts."""
+    key = section_key(config)
+    if key is None or config.get("speculators_config") is not None:
+        return NoSection()
+    body = config[key]
+    why = _unusable(body)
+    if why is not None:
+        return InvalidSection(why)
+    own = _strings(config.get("architectures"))
+    spoken_for = tuple(body.get("architectures") or ((ARCHITECTURE_ID,) if key == CONFIG_KEY else own))
+    if not set(spoken_for) & set(own) and not (key == NEUTRAL_KEY and "architectures" not in body):
+        return OtherArchitecture(spoken_for)
+    return _typed_section(body, frozenset(kv_cache_dtypes))
+
+
+def valid_arguments(arguments: Mapping[str, Any]) -> bool:
+    """Whether ``arguments`` are engine arguments that a section could set, each within its range."""
+    if not arguments.keys() <= {*ENGINE_FIELDS, *LAYOUT_FIELDS}:
+        return False
+    return next(_validator("profile").iter_errors({WINDOW: 1, **arguments}), None) is None
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, (list, tuple)) else ()
+
+
+def _unusable(body: object) -> str | None:
+    """Why nothing of the section can be used, or ``None``."""
+    if not isinstance(body, dict):
+        return f"it must be an object, got {_kind(body)}"
+    version = body.get("schema_version", 1)
+    if isinstance(version, bool) or version != 1:
+        return f"schema_version {_shown(version)} is not known here, allowed: 1"
+    profiles = body.get("profiles")
+    if not isinstance(profiles, dict):
+        return f"profiles must be an object of profiles, got {_kind(profiles)}"
+    bounds = schema()["properties"]["profiles"]
+    if not bounds["minProperties"] <= len(profiles) <= bounds["maxProperties"]:
+        allowed = f"{bounds['minProperties']} to {bounds['maxProperties']}"
+        return f"profiles holds {len(profiles)} profiles, allowed: {allowed}"
+    rest = {key: value for key, value in body.items() if key in schema()["properties"] and key != "profiles"}
+    error = next(_validator("section").iter_errors(rest), None)
+    return None if error is None else violation(error)
+
+
+def _typed_section(body: Mapping[str, Any], kv_cache_dtypes: frozenset[str]) -> Section:
+    profiles: dict[str, Profile] = {}
+    invalid: dict[str, str] = {}
+    for name, values in body["profiles"].items():
+        profile = _typed_profile(name, values, kv_cache_dtypes)
+        if isinstance(profile, Profile):
+            profiles[name] = profile
+        else:
+            invalid[name] = profile
+    return Section(
+        profiles=profiles,
+        invalid=invalid,
+        default_profile=body.get("default_profile"),
+        repo=body.get("repo"),
+        unknown_keys=tuple(key for key in body if key not in schema()["properties"]),
+    )
+
+
+def _typed_profile(name: str, values: object, kv_cache_dtypes: frozenset[str]) -> Profile | str:
+    """The profile, or why it drops out."""
+    if next(_validator("profileName").iter_errors(name), None) is not None:
+        return "a name is 1 to 64 of A-Z a-z 0-9 . _ -, begins with a letter or digit and is not off"
+    if not isinstance(values, dict):
+        return f"a profile must be an object, got {_kind(values)}"
+    keys = schema()["$defs"]["profile"]["properties"]
+    known = {key: value for key, value in values.items() if key in keys}
+    error = next(_validator("profile").iter_errors(known), None)
+    if error is not None:
+        return violation(error)
+    plan = known.get("position_plan", {})
+    plan_bytes = len(compact(plan).encode())
+    if plan_bytes > MAX_PLAN_BYTES:
+        return f"position_plan takes {plan_bytes} bytes as compact JSON, allowed: {MAX_PLAN_BYTES}"
+    dtype = known.get("kv_cache_dtype")
+    if dtype is not None and dtype not in kv_cache_dtypes:
+        return f"kv_cache_dtype: this engine does not know {_shown(dtype)}, it knows {', '.join(sorted(kv_cache_dtypes))}"
+    return _profile(name, known, tuple(key for key in values if key not in keys))
+
+
+def _profile(name: str, known: Mapping[str, Any], unknown_keys: tuple[str, ...]) -> Profile:
+    layout = _layout(known, ONE_DEVICE)
+    capability = known.get("requires_compute_capability")
+    return Profile(
+        name=name,
+        max_model_len=_whole(known[WINDOW]),
+        arguments={key: _whole(known[key]) for key in ENGINE_FIELDS if key in known},
+        layout=layout,
+        requires_free_bytes=_whole(known.get(BUDGET_KEY)),
+        requires_compute_capability=capability and parse_capability(capability),
+        cuda_alloc_conf=known.get("cuda_alloc_conf"),
+        noosphere_mode=known.get("noosphere_mode"),
+        position_plan=known.get("position_plan", {}),
+        measurements=tuple(
+            Measurement(
+                device=entry.get("device"),
+                layout=_layout(entry, layout),
+                requires_free_bytes=_whole(entry.get(BUDGET_KEY)),
+                vllm=entry.get("vllm"),
+            )
+            for entry in known.get("measurements", ())
+        ),
+        description=known.get("description", ""),
+        unknown_keys=unknown_keys,
+    )
+
+
+def _layout(values: Mapping[str, Any], default: Layout) -> Layout:
+    tensor, pipeline = (values.get(key) for key in LAYOUT_FIELDS)
+    if tensor is None and pipeline is None:
+        return default
+    return Layout(_whole(tensor or 1), _whole(pipeline or 1))
+
+
+def parse_capability(text: str) -> tuple[int, int] | None:
+    """``"8.9"`` → ``(8, 9)``; ``None`` where it is no capability."""
+    major, _, minor = text.partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+
+
+def _whole(value: Any) -> Any:
+    """JSON does not tell 4096 from 4096.0; the engine does."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def compact(value: object) -> str:
+    """Compact JSON, the form in which a plan travels."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def violation(error: ValidationError) -> str:
+    """One sentence for a person: where, what was got, what is allowed. Never the whole instance."""
+    where = ".".join(printable(part, limit=80) for part in error.absolute_path)
+    got = _kind(error.instance) if isinstance(error.instance, (dict, list)) else _shown(error.instance)
+    rule, value = error.validator, error.validator_value
+    allowed = {
+        "type": f"must be {value}, got {got}",
+        "minimum": f"must be {value} or more, got {got}",
+        "exclusiveMinimum": f"must be above {value}, got {got}",
+        "maximum": f"must be {value} or less, got {got}",
+        "maxItems": f"must have {value} entries at most, got {got}",
+        "maxLength": f"must have {value} characters at most, got {got}",
+        "required": f"lacks {', '.join(key for key in value if key not in error.instance)}"
+        if rule == "required"
+        else "",
+        "additionalProperties": "has a key that is not known",
+        "enum": f"must be one of {value}, got {got}",
+    }.get(str(rule), f"is not of the allowed form, got {got}")
+    return f"{where}: {allowed}" if where else str(allowed)
+
+
+def _shown(value: object) -> str:
+    """A stranger's value, short: a number of 10^400 is shown by its beginning."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
+        return f"a whole number of {value.bit_length()} bits"
+    return printable(json.dumps(value, ensure_ascii=False, default=str), limit=60)
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "nothing"}
+    return names.get(type(value), "a number")
+
+
+@cache
+def _validator(of: str) -> Draft202012Validator:
+    """The schema of a part: ``section`` (all but the profiles), ``profile`` or ``profileName``."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
+
+    document = schema()
+    if of == "section":
+        part = {
+            "properties": {key: rule for key, rule in document["properties"].items() if key != "profiles"},
+            "$defs": document["$defs"],
+        }
+    else:
+        part = {**document["$defs"][of], "$defs": document["$defs"]}
+    checker = Draft202012Validator.TYPE_CHECKER.redefine(
+        "number", lambda _, value: _is_number(value)
+    ).redefine("integer", lambda _, value: _is_number(value) and value == int(value))
+    validator: Draft202012Validator = extend(Draft202012Validator, type_checker=checker)(part)
+    return validator
+
+
+def _is_number(value: object) -> bool:
+    """JSON's numbers; Python's reader also lets NaN and Infinity through, which no range check stops."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,85 @@
+"""``--config FILE``: the YAML file that ``vllm serve`` expands into words before it reads them.
+
+Follows ``FlexibleArgumentParser._pull_args_from_config`` and ``load_config_file`` of vLLM 0.33.0
+(``utils/argparse_utils.py``). ``vllm serve`` calls them on the parser of the ``vllm`` command, which knows no
+``--no-…`` flag of ``serve``: a plain ``false`` is dropped in every version from 0.25.1 to 0.33.0.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zenit_hub.errors import UsageError
+from zenit_hub.text import printable
+
+CONFIG = "--config"
+
+
+def with_config(words: Sequence[str]) -> tuple[list[str], frozenset[str]]:
+    """``words`` with the file's in front of the others, and the file's keys that are plainly ``false``.
+
+    Only ``--config`` as a word of its own is a file to read; ``--config=FILE`` and abbreviations are not, to vLLM.
+    The typed words come later and win.
+    """
+    if CONFIG not in words:
+        return list(words), frozenset()
+    if words.count(CONFIG) > 1:
+        raise UsageError("--config is there twice", allowed="one file", next_step="Put everything into one file.")
+    position = words.index(CONFIG)
+    if position == len(words) - 1:
+        raise UsageError("--config names no file", allowed="--config FILE.yaml")
+    settings = _settings(words[position + 1])
+    rest = [*words[:position], *words[position + 2 :]]
+    return [*_as_words(settings), *rest], frozenset(str(k) for k, value in settings.items() if value is False)
+
+
+def false_in_yaml(path: str) -> frozenset[str]:
+    """The keys of a ``--config`` file that are plainly ``false``, in EngineArgs' spelling."""
+    return frozenset(str(key).replace("-", "_") for key, value in _settings(path).items() if value is False)
+
+
+def _settings(path: str) -> Mapping[Any, Any]:
+    shown = printable(path)
+    if path.split(".")[-1] not in ("yaml", "yml"):
+        raise UsageError("--config takes YAML only", got=shown, allowed="a file named *.yaml or *.yml")
+    try:
+        yaml = importlib.import_module("yaml")  # comes with huggingface_hub, and is needed here alone
+    except ImportError as error:
+        raise UsageError("--config needs PyYAML", next_step="Type: pip install pyyaml") from error
+    try:
+        with open(path, encoding="utf-8") as file:
+            settings = yaml.safe_load(file)
+    except OSError as error:
+        raise UsageError(f"the --config file cannot be read: {error.strerror}", got=shown) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"the --config file is no YAML: {printable(error)}", got=shown) from None
+    if not isinstance(settings, dict):
+        raise UsageError("the --config file holds no settings", got=shown, allowed="lines such as max-model-len: 256k")
+    return settings
+
+
+def _as_words(settings: Mapping[Any, Any]) -> list[str]:
+    words: list[str] = []
+    for key, value in settings.items():
+        if not isinstance(key, str):
+            raise UsageError("a key in the --config file is no text", got=printable(key), allowed="an option's name")
+        if value is False or value == []:
+            continue
+        words.append(f"--{key}")
+        if isinstance(value, list):
+            words.extend(str(item) for item in value)
+        elif isinstance(value, dict):
+            words.append(_as_json(key, value))
+        elif value is not True:
+            words.append(str(value))
+    return words
+
+
+def _as_json(key: str, value: dict[Any, Any]) -> str:
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{printable(key)} in the --config file is no JSON: {printable(error)}") from None
