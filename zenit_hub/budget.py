@@ -48,6 +48,23 @@ def missing_bytes(free_bytes: int, total_bytes: int, utilization: float) -> int:
     return math.ceil(total_bytes * exact(utilization)) - free_bytes
 
 
+def free_needed_bytes(need_bytes: int, total_bytes: int, utilization: float, *, pinned: bool) -> int | None:
+    """The least free memory whose budget holds ``need_bytes``; ``None``: no free memory of that card does.
+
+    Found by asking :func:`budget_bytes` itself, so that a message and the decision cannot differ.
+    """
+    low, high = 0, total_bytes
+    if budget_bytes(high, total_bytes, utilization, pinned=pinned) < need_bytes:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if budget_bytes(middle, total_bytes, utilization, pinned=pinned) >= need_bytes:
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
 def round_down(share: Fraction) -> Fraction:
     return Fraction(math.floor(share * _PLACES), _PLACES)
 

@@ -102,6 +102,18 @@ class Candidate:
         return max(0, self._pool_excess_bytes, *short)
 
     @property
+    def more_free_bytes(self) -> int | None:
+        """How much more must be free on the rank that is short of most; ``None``: no free memory helps."""
+        most = 0
+        for need, card in zip(self.needs, self.ranks.cards, strict=False):
+            total_bytes = card.total_bytes or 0
+            needed = budget.free_needed_bytes(need.bytes, total_bytes, self.utilization, pinned=self.pinned)
+            if needed is None:
+                return None
+            most = max(most, needed - (card.free_bytes or 0))
+        return None if self._pool_excess_bytes else most
+
+    @property
     def verdict(self) -> Verdict | None:
         """What memory says of it; ``None`` where it says nothing."""
         if not self.memory_is_known:
@@ -216,7 +228,7 @@ def requirement_of(profile: Profile, card_name: str | None, layout: Layout) -> N
 
 
 def _needs(profile: Profile, layout: Layout, cards: tuple[Card, ...]) -> tuple[Need, ...]:
-    names = [card.name for card in cards] or [None]
+    names: list[str | None] = [card.name for card in cards] or [None]
     found = [requirement_of(profile, name, layout) for name in names]
     needs = tuple(need for need in found if need is not None)
     return needs if len(needs) == len(found) else ()

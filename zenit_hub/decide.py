@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from zenit_hub import env
-from zenit_hub.candidate import Candidate, Verdict, candidate
 from zenit_hub.caller import Caller
+from zenit_hub.candidate import Candidate, Verdict, candidate
 from zenit_hub.errors import ProfileNotDeclared
 from zenit_hub.machine import Surroundings
 from zenit_hub.section import ONE_DEVICE, Profile, Section
-from zenit_hub.text import gib, listed, printable
+from zenit_hub.text import GIB_SHOWN_BYTES, gib, listed, printable
 from zenit_hub.visible import Sight
 
 Reason = Literal[
@@ -77,12 +77,15 @@ def decide(section: Section, caller: Caller, around: Surroundings, sight: Sight 
     Raises :class:`~zenit_hub.errors.ProfileNotDeclared` where ``ZENIT_SERVING_PROFILE`` names none.
     """
     weigh = _weigher(caller, around, sight)
+    field_ = _Field.of(section, weigh, caller, sight)
     forced = env.forced_profile(around.environment)
     if forced is not None:
-        return _forced(section, forced, weigh, caller, around, sight)
-    field_ = _Field.of(section, weigh, caller, sight)
-    decision = _by_length(field_, weigh, caller) or _by_memory(field_, section) or _by_default(field_, section)
-    cautions = (*decision.cautions, *_about_sight(field_, decision, caller, around))
+        decision = _forced(section, forced, weigh, caller)
+    else:
+        decision = (
+            _by_length(field_, weigh, caller) or _by_memory(field_, section) or _by_default(field_, section)
+        )
+    cautions = (*decision.cautions, *_about_sight(field_, decision, caller))
     return replace(decision, considered=field_.considered(section), cautions=cautions, base=field_.base)
 
 
@@ -183,10 +186,7 @@ def _of_layout(able: Sequence[Candidate], caller: Caller, sight: Sight | None) -
     return [c for c in able if c.layout.ranks == 1 or (visible is not None and visible >= c.devices)]
 
 
-def _forced(
-    section: Section, name: str, weigh: Weigh, caller: Caller, around: Surroundings, sight: Sight | None
-) -> Decision:
-    field_ = _Field.of(section, weigh, caller, sight)
+def _forced(section: Section, name: str, weigh: Weigh, caller: Caller) -> Decision:
     profile = section.profiles.get(name)
     if profile is None:
         why = f" (it is invalid: {section.invalid[name]})" if name in section.invalid else ""
@@ -205,14 +205,14 @@ def _forced(
             Caution(
                 "forced_too_narrow",
                 f"profile {name} was forced and holds {profile.max_model_len} tokens, {wanted} were asked for: "
-                f"its kv_cache_memory_bytes is left out. Ask for {profile.max_model_len} or less, or force a wider one.",
+                f"its kv_cache_memory_bytes is left out. Ask for {profile.max_model_len} or less, "
+                f"or force a wider one.",
             )
         )
     cautions += _does_not_fit(chosen)
     if chosen.lacks_capability:
         cautions.append(_lacks_capability(chosen))
-    decision = Decision("forced", chosen, field_.considered(section), tuple(cautions), field_.base)
-    return replace(decision, cautions=(*cautions, *_about_sight(field_, decision, caller, around)))
+    return Decision("forced", chosen, cautions=tuple(cautions))
 
 
 def _by_length(field_: _Field, weigh: Weigh, caller: Caller) -> Decision | None:
@@ -259,7 +259,7 @@ def _by_memory(field_: _Field, section: Section) -> Decision | None:
             "unrated_fallback",
             f"{_free(least)}, the leanest measured profile {least.profile.name} needs {gib(least.need_bytes)}: "
             f"the unmeasured {chosen.profile.name} ({chosen.profile.max_model_len} tokens) is tried instead. "
-            f"Free {gib(least.short_bytes or 0)} more, or name a profile with {env.PROFILE}.",
+            f"{_remedy(least)} Or name a profile with {env.PROFILE}.",
         )
         reason: Reason = "unrated_fallback"
     else:
@@ -267,8 +267,7 @@ def _by_memory(field_: _Field, section: Section) -> Decision | None:
         caution = Caution(
             "nothing_fits",
             f"no measured profile fits: {_free(least)}, {least.profile.name} needs the least with "
-            f"{gib(least.need_bytes)}. Free {gib(least.short_bytes or 0)} more, or start without profiles: "
-            f"{env.PROFILE}={env.OFF}.",
+            f"{gib(least.need_bytes)}. {_remedy(least)} Or start without profiles: {env.PROFILE}={env.OFF}.",
         )
         reason = "nothing_fits"
     return Decision(reason, chosen, cautions=(caution, *_default_left(field_, chosen, section)))
@@ -303,7 +302,7 @@ def _does_not_fit(chosen: Candidate) -> tuple[Caution, ...]:
             "chosen_does_not_fit",
             f"profile {chosen.profile.name} needs {gib(chosen.need_bytes)} and {_free(chosen)} "
             f"(its budget is {gib(chosen.budget_bytes or 0)}): it is served as asked and may not start. "
-            f"Free {gib(chosen.short_bytes or 0)} more, or ask for a narrower window.",
+            f"{_remedy(chosen)} Or ask for a narrower window.",
         ),
     )
 
@@ -317,12 +316,24 @@ def _lacks_capability(chosen: Candidate) -> Caution:
     )
 
 
+def _remedy(weighed: Candidate) -> str:
+    """How much more must be free, where freeing memory can help at all."""
+    more_bytes = weighed.more_free_bytes
+    if more_bytes is None:
+        return f"This card cannot hold it with gpu_memory_utilization {weighed.utilization:g}."
+    return f"Free {gib(max(more_bytes, GIB_SHOWN_BYTES))} more."
+
+
 def _free(weighed: Candidate) -> str:
     card = weighed.worst
-    return f"{gib(card.free_bytes or 0)} of {gib(card.total_bytes or 0)} are free" if card else "nothing is known"
+    return (
+        f"{gib(card.free_bytes or 0)} of {gib(card.total_bytes or 0)} are free"
+        if card
+        else "nothing is known"
+    )
 
 
-def _about_sight(field_: _Field, decision: Decision, caller: Caller, around: Surroundings) -> list[Caution]:
+def _about_sight(field_: _Field, decision: Decision, caller: Caller) -> list[Caution]:
     """What is to be said about the look at the machine itself."""
     cautions = []
     apart = caller.why_apart
@@ -371,4 +382,3 @@ def _about_sight(field_: _Field, decision: Decision, caller: Caller, around: Sur
             )
         )
     return cautions
-

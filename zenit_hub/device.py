@@ -42,7 +42,9 @@ def look_at_cards() -> Machine:
 def look_at_host() -> Machine:
     """The memory that a worker of the CPU platform will see."""
     host = read_host()
-    return Machine("host", host=host, host_error=None if host else "the kernel's memory figures cannot be read")
+    return Machine(
+        "host", host=host, host_error=None if host else "the kernel's memory figures cannot be read"
+    )
 
 
 def nvml_module() -> ModuleType | None:
@@ -84,8 +86,8 @@ def _shut_down(nvml: ModuleType) -> None:
 def _device(nvml: ModuleType, index: int) -> Device:
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as error:
-        return Device(index, error=_words(error))
+    except nvml.NVMLError as refusal:
+        return Device(index, error=_words(refusal))
     name = _text(_ask(nvml, nvml.nvmlDeviceGetName, handle))
     pair = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     capability = (int(pair[0]), int(pair[1])) if pair else None
@@ -108,16 +110,15 @@ def _memory(nvml: ModuleType, handle: Any) -> tuple[int | None, int | None, str 
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
         return int(memory.total) - int(memory.reserved), int(memory.free), None
-    except (nvml.NVMLError_FunctionNotFound, nvml.NVMLError_Unknown, nvml.NVMLError_InvalidArgument, AttributeError):
-        # Drivers before 510 know the first version only, which does not tell the reserved part.
+    except (nvml.NVMLError, AttributeError):
+        # Drivers before 510 and bindings of their time know the first version only, which does not tell the
+        # reserved part. Where it refuses as well, its word is the one to report.
         pass
-    except nvml.NVMLError as error:
-        return None, None, _words(error)
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         return int(memory.total), int(memory.free), None
-    except nvml.NVMLError as error:
-        return None, None, _words(error)
+    except nvml.NVMLError as refusal:
+        return None, None, _words(refusal)
 
 
 def _slices(nvml: ModuleType, handle: Any) -> tuple[Slice, ...]:

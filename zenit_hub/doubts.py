@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zenit_hub import env
-from zenit_hub.candidate import Candidate
 from zenit_hub.caller import Caller
+from zenit_hub.candidate import Candidate
 from zenit_hub.decide import Caution
 from zenit_hub.machine import Surroundings
 from zenit_hub.section import PIN, Measurement, Section
@@ -81,7 +81,11 @@ def _void(chosen: Candidate, section: Section, caller: Caller, around: Surroundi
     if not chosen.needs:
         return None
     reasons = _other_values(chosen, caller, around) + _other_layout(chosen)
-    lacking = [name for name in MEASURED_FIELDS if name in chosen.profile.arguments and name in around.engine.fields_absent]
+    lacking = [
+        name
+        for name in MEASURED_FIELDS
+        if name in chosen.profile.arguments and name in around.engine.fields_absent
+    ]
     reasons += [f"vLLM {around.engine.version} has no {name}" for name in lacking]
     reasons += _other_allocator(chosen, around.environment)
     if section.repo is not None and caller.repo is not None and caller.repo != section.repo:
@@ -131,7 +135,9 @@ def _settings(setting: str) -> frozenset[str]:
 
 
 def _other_version(chosen: Candidate, around: Surroundings) -> Caution | None:
-    same_layout = [entry for entry in chosen.profile.measurements if entry.layout == chosen.layout and entry.vllm]
+    same_layout = [
+        entry for entry in chosen.profile.measurements if entry.layout == chosen.layout and entry.vllm
+    ]
     cards = {card.name for card in chosen.ranks.cards}
     entries: list[Measurement] = [entry for entry in same_layout if entry.device in cards] or same_layout
     running = _minor(around.engine.version)
@@ -156,5 +162,6 @@ def _dropped_false(chosen: Candidate, caller: Caller) -> Caution | None:
     lines = ", ".join(f"no-{name.replace('_', '-')}: true" for name in named)
     return Caution(
         "yaml_false",
-        f"vLLM drops a plain false in a --config file, so {', '.join(named)} stays as vLLM has it. To switch off: {lines}",
+        f"vLLM drops a plain false in a --config file, so {', '.join(named)} stays as vLLM has it. "
+        f"To switch off: {lines}",
     )

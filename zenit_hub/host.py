@@ -43,11 +43,15 @@ def _clamped(host: Host, root: Path) -> Host:
 def _cgroup(root: Path) -> tuple[int | None, int]:
     """``(limit, used)`` in bytes of the memory controller, second version before the first."""
     base = root / "sys/fs/cgroup"
-    for limit, used in (("memory.max", "memory.current"),
-                        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
         limit_bytes = _number(base / limit)
         if limit_bytes is not None:
-            return (None if limit_bytes >= _CGROUP_UNLIMITED_BYTES else limit_bytes), _number(base / used) or 0
+            return (None if limit_bytes >= _CGROUP_UNLIMITED_BYTES else limit_bytes), _number(
+                base / used
+            ) or 0
     return None, 0
 
 

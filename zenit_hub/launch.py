@@ -122,4 +122,3 @@ class Publisher:
         for name, value in variables.items():
             self._ours[name] = (value, environment.get(name))
             environment[name] = value
-

@@ -53,7 +53,9 @@ def _described(content: Mapping[str, Any], installed_version: str) -> DescribedM
     driver_error = _get(content, "driver_error", str, None)
     machine = Machine(
         source="machine",
-        devices=tuple(_device(entry, place) for place, entry in enumerate(_get(content, "devices", list, []))),
+        devices=tuple(
+            _device(entry, place) for place, entry in enumerate(_get(content, "devices", list, []))
+        ),
         driver_error=driver_error and in_words(driver_error),
         host=_host(content),
     )
@@ -122,7 +124,7 @@ def _host(content: Mapping[str, Any]) -> Host | None:
 
 
 def _bytes(entry: Mapping[str, Any], key: str, place: int | None = None) -> int | None:
-    value = _get(entry, key, int, None)
+    value: int | None = _get(entry, key, int, None)
     if value is not None and value < 0:
         raise _wrong(key if place is None else f"devices.{place}.{key}", value, "bytes, 0 or more")
     return value
@@ -134,7 +136,13 @@ def _get(entry: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
     if value is None:
         return default
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        names = {str: "a string", int: "a whole number", dict: "an object", list: "a list", bool: "true or false"}
+        names = {
+            str: "a string",
+            int: "a whole number",
+            dict: "an object",
+            list: "a list",
+            bool: "true or false",
+        }
         raise _wrong(key, value, names[kind])
     return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zenit_hub.text import printable
 
 _WORDS = {
-    "LibRmVersionMismatch": "the NVIDIA driver and its library mismatch, as after an update: reboot or reload the module",
+    "LibRmVersionMismatch": "a mismatch of the NVIDIA driver and its library, as after an update: reboot or reload it",
     "LibraryNotFound": "NVML's library libnvidia-ml.so.1 is not there: install the NVIDIA driver, or mount it here",
     "DriverNotLoaded": "the NVIDIA driver is not loaded",
     "NoPermission": "no permission to ask NVML",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from zenit_hub import env
@@ -27,9 +29,7 @@ def contract(found: Answer, model: str, words: Sequence[str], commit: str | None
         "set": dict(found.filling.set),
         "kept": {name: plain(value) for name, value in found.filling.kept.items()},
         "env": dict(found.filling.env),
-        "considered": {
-            name: asdict(considered) for name, considered in found.decision.considered.items()
-        },
+        "considered": {name: asdict(considered) for name, considered in found.decision.considered.items()},
         "warnings": [asdict(caution) for caution in found.cautions],
         "command": command(model, words, found.filling.set),
     }
@@ -62,14 +62,20 @@ def memory(machine: Machine | None, weighed: Candidate | None) -> dict[str, Any]
 def command(model: str, words: Sequence[str], to_set: Mapping[str, Any]) -> str:
     """The equivalent ``vllm serve`` command with every value explicit; secrets are left out."""
     explicit = [word for name, value in to_set.items() for word in option(name, value)]
-    return shlex.join(["vllm", "serve", model, *redacted(words), *explicit])
+    return shlex.join(["vllm", "serve", served(model), *redacted(words), *explicit])
+
+
+def served(model: str) -> str:
+    """What vLLM takes for ``model``: of a path to a ``config.json``, its folder."""
+    path = Path(model)
+    return str(path.parent) if path.suffix == ".json" and path.is_file() else model
 
 
 def production_command(found: Answer, model: str, words: Sequence[str]) -> str | None:
     """The line for production: a restart on a busier card must fail loudly rather than come back narrower."""
     if found.chosen is None:
         return None
-    serve = shlex.join(["vllm", "serve", model, *redacted(words)])
+    serve = shlex.join(["vllm", "serve", served(model), *redacted(words)])
     return f"{env.PROFILE}={shlex.quote(found.chosen.profile.name)} {env.STRICT}=1 {serve}"
 
 
@@ -86,7 +92,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else str(value)
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
     if isinstance(value, dict):

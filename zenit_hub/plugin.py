@@ -17,5 +17,7 @@ def register() -> None:
 
         install()
     except Exception as error:
-        line = say.broken("this vLLM lacks something that zenit_hub needs", f"{type(error).__name__}: {error}")
+        line = say.broken(
+            "this vLLM lacks something that zenit_hub needs", f"{type(error).__name__}: {error}"
+        )
         logging.getLogger(say.LOGGER).warning("%s", line)

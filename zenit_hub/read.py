@@ -85,7 +85,11 @@ def local_config(model: str) -> Path | None:
 def hub_repo(model: str) -> str | None:
     """The repo that a Hub id names: ``org/model:Q4_K_M`` is one file of ``org/model``."""
     repo = model.partition(":")[0]
-    return repo if _REPO_ID.fullmatch(repo) and len(repo) <= 96 and "--" not in repo and ".." not in repo else None
+    return (
+        repo
+        if _REPO_ID.fullmatch(repo) and len(repo) <= 96 and "--" not in repo and ".." not in repo
+        else None
+    )
 
 
 def read_file(path: Path) -> Mapping[str, Any] | Unreadable | None:
@@ -113,7 +117,9 @@ def parse(data: bytes) -> dict[str, Any] | Unreadable:
     except json.JSONDecodeError as error:
         return Unreadable(f"it is not JSON (line {error.lineno}: {error.msg})")
     except (RecursionError, ValueError) as error:
-        return Unreadable("it is nested too deep" if isinstance(error, RecursionError) else "it is not JSON (a number)")
+        return Unreadable(
+            "it is nested too deep" if isinstance(error, RecursionError) else "it is not JSON (a number)"
+        )
     if not isinstance(value, dict):
         return Unreadable("it holds a JSON list or value where an object belongs")
     if text.count("{") + text.count("[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
@@ -152,7 +158,13 @@ def _download(repo: str, revision: str | None, token: str | None) -> Path | None
     except errors.RepositoryNotFoundError:
         why, then = "the Hub has no such repo, or it is private", "Check the id, or `hf auth login`."
     except errors.LocalEntryNotFoundError:
-        why, then = "the Hub cannot be reached and it is not in the cache", "Check the network, or HF_HUB_OFFLINE."
+        why, then = (
+            "the Hub cannot be reached and it is not in the cache",
+            "Check the network, or HF_HUB_OFFLINE.",
+        )
     except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
-        why, then = f"the Hub answered {type(error).__name__}", "Try again, or download the repo and name its folder."
+        why, then = (
+            f"the Hub answered {type(error).__name__}",
+            "Try again, or download the repo and name its folder.",
+        )
     raise ModelNotFound(f"the model cannot be read: {why}", got=printable(repo), next_step=then)

@@ -8,28 +8,31 @@ from collections.abc import Sequence
 from zenit_hub.serve_options import known_flags
 
 SECRET_OPTIONS = ("--api-key", "--hf-token")
-"""The options of ``vllm serve`` whose value is a secret (0.25.1 … 0.33.0). The others that touch one name a file."""
+"""The options of ``vllm serve`` whose whole value is a secret, in every version from 0.25.1 to 0.33.0. The
+others that have to do with secrets name a file (``--ssl-keyfile``) or hold one in JSON."""
 
 HIDDEN = "…"
 
-_SECRET_NAME = (
-    r"(?:[\w-]*(?:password|passwd|secret)[\w-]*|(?:[\w-]*[_-])?(?:api|access|private|encryption)[_-]?key(?:[_-]?id)?"
-    r"|(?:[\w-]*[_-])?(?:hf|auth|access|api|bearer|refresh|session|admin)[_-]?token|token|credentials?|authorization)"
-)
-"""Names of JSON keys and of unknown options that hold a secret; ``eos_token`` and the like are none."""
-
-_SECRET_KEY = re.compile(_SECRET_NAME, re.IGNORECASE)
-_SECRET_MEMBER = re.compile(rf'("{_SECRET_NAME}"\s*:\s*)("(?:[^"\\]|\\.)*"|[^\s,"\[\]{{}}]+)', re.IGNORECASE)
-_WATERMARK_MEMBER = re.compile(r'("key"\s*:\s*)("(?:[^"\\]|\\.)*"|[^\s,"\[\]{}]+)')
-_URL_USER = re.compile(r"(\w://)[^\s/@\"']+@")
-
 _WATERMARK = "--watermark-config"
-"""Its ``key`` is secret (``WatermarkConfig.key``, since 0.31): the one JSON key that its name does not give away."""
+"""Its member ``key`` is secret (``WatermarkConfig.key``), which the name of the member does not tell."""
+
+# Compiled when they are first used (``re`` keeps them): importing this is part of every ``plan``.
+_SECRET_NAME = (
+    r"(?:[\w-]*(?:password|passwd|secret)[\w-]*"
+    r"|(?:[\w-]*[_-])?(?:api|access|private|encryption)[_-]?key(?:[_-]?id)?"
+    r"|(?:[\w-]*[_-])?(?:hf|auth|access|api|bearer|refresh|session|admin)[_-]?token"
+    r"|token|credentials?|authorization)"
+)
+"""Names of JSON members and of unknown options that hold a secret; ``eos_token`` and the like are none."""
+_SCALAR = r'("(?:[^"\\]|\\.)*"|[^\s,"\[\]{}]+)'
+_SECRET_MEMBER = rf'(?i)("{_SECRET_NAME}"\s*:\s*){_SCALAR}'
+_WATERMARK_MEMBER = rf'("key"\s*:\s*){_SCALAR}'
+_URL_USER = r"(\w://)[^\s/@\"']+@"
 
 
 def redacted_text(text: str) -> str:
-    """``text`` without the user and password of a URL and without the members of a JSON object that hold a secret."""
-    return _SECRET_MEMBER.sub(rf'\1"{HIDDEN}"', _URL_USER.sub(rf"\1{HIDDEN}@", text))
+    """``text`` without the user of a URL and without the members of a JSON object that hold a secret."""
+    return re.sub(_SECRET_MEMBER, rf'\1"{HIDDEN}"', re.sub(_URL_USER, rf"\1{HIDDEN}@", text))
 
 
 def redacted(words: Sequence[str]) -> list[str]:
@@ -41,43 +44,55 @@ def redacted(words: Sequence[str]) -> list[str]:
     shown: list[str] = []
     hiding = watermark = False
     for word in words:
-        if _ends_values(word, hiding=hiding):
-            flag, equals, value = word.partition("=")
-            hiding, watermark = _is_secret(flag), _names(flag, _WATERMARK)
-            hides = equals and hiding and value
-            text = f"{flag}={HIDDEN}" if hides else _text(word, watermark=watermark)
-        else:
-            text = HIDDEN if hiding else _text(word, watermark=watermark)
-        shown.append(text)
+        if not _begins_option(word, hiding=hiding):
+            shown.append(HIDDEN if hiding else _text(word, watermark=watermark))
+            continue
+        flag, equals, value = word.partition("=")
+        hiding, watermark = _is_secret(flag), _may_mean(flag, _WATERMARK)
+        value = HIDDEN if hiding and value else _text(value, watermark=watermark)
+        shown.append(f"{flag}{equals}{value}")
     return shown
+
+
+def without_secrets(message: str, words: Sequence[str]) -> str:
+    """``message``, which quotes some of ``words``, without the secrets in them."""
+    for word, shown in zip(words, redacted(words), strict=True):
+        if word != shown:
+            secret = word if shown == HIDDEN else word.partition("=")[2] or word
+            message = message.replace(word, shown).replace(secret, HIDDEN)
+    return message
 
 
 def _text(word: str, *, watermark: bool) -> str:
     word = redacted_text(word)
-    return _WATERMARK_MEMBER.sub(rf'\1"{HIDDEN}"', word) if watermark else word
+    return re.sub(_WATERMARK_MEMBER, rf'\1"{HIDDEN}"', word) if watermark else word
 
 
-def _ends_values(word: str, *, hiding: bool) -> bool:
-    """Whether an option begins here. Behind a secret option a word with one dash is rather a secret itself."""
-    return word.startswith("--") or (word.startswith("-") and (not hiding or _dashed(word) in known_flags()))
+def _begins_option(word: str, *, hiding: bool) -> bool:
+    """Whether an option begins here. Behind a secret option a word with one dash is rather a secret."""
+    return word.startswith("--") or (word.startswith("-") and (not hiding or word in known_flags()))
 
 
 def _is_secret(flag: str) -> bool:
-    name, dot, keys = _dashed(flag).partition(".")
-    if dot:
-        last = flag.rpartition(".")[2].removesuffix("+")
-        return bool(_SECRET_KEY.fullmatch(last)) or (_names(name, _WATERMARK) and last == "key")
+    name, *members = _dashed(flag).split(".")
+    if members:
+        last = members[-1].removesuffix("+")
+        return _is_secret_name(last) or (last == "key" and _may_mean(name, _WATERMARK))
     if name in known_flags():
         return name in SECRET_OPTIONS
-    return any(_names(name, secret) for secret in SECRET_OPTIONS) or bool(_SECRET_KEY.fullmatch(name.lstrip("-")))
+    return any(_may_mean(name, secret) for secret in SECRET_OPTIONS) or _is_secret_name(name.lstrip("-"))
 
 
-def _names(flag: str, option: str) -> bool:
-    """Whether ``flag`` is ``option`` or might be an abbreviation of it."""
+def _is_secret_name(name: str) -> bool:
+    return re.fullmatch(_SECRET_NAME, name, re.IGNORECASE) is not None
+
+
+def _may_mean(flag: str, option: str) -> bool:
+    """Whether ``flag`` is ``option``, or an abbreviation that vLLM might take for it."""
     name = _dashed(flag).partition(".")[0]
     return name == option or (len(name) > 2 and option.startswith(name) and name not in known_flags())
 
 
 def _dashed(flag: str) -> str:
-    name, dot, keys = flag.partition("=")[0].partition(".")
-    return (name.replace("_", "-") if name.startswith("--") else name) + dot + keys
+    name, dot, members = flag.partition(".")
+    return (name.replace("_", "-") if name.startswith("--") else name) + dot + members

@@ -57,7 +57,10 @@ def unseen(names: Iterable[str]) -> str:
 
 def broken(what: str, why: object) -> str:
     """Something of ours went wrong, and vLLM starts all the same."""
-    return prefixed(f"{what}: {printable(why)}. vLLM starts without profiles. {_WITHOUT}")
+    return prefixed(
+        f"{what}: {printable(why)}. vLLM starts without profiles. `zenit-hub plan` shows more; "
+        f"{env.PROFILE}={env.OFF} silences this."
+    )
 
 
 def _figures(chosen: Candidate) -> str:

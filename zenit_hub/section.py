@@ -48,6 +48,17 @@ LAYOUT_FIELDS = ("tensor_parallel_size", "pipeline_parallel_size")
 MAX_PLAN_BYTES = 4096
 """An environment string of 128 KiB makes every spawn fail; a plan stays far below it."""
 
+_RULES = {
+    "type": "must be {}",
+    "minimum": "must be {} or more",
+    "exclusiveMinimum": "must be above {}",
+    "maximum": "must be {} or less",
+    "maxItems": "must have {} entries at most",
+    "maxLength": "must have {} characters at most",
+    "enum": "must be one of {}",
+}
+"""What JSON Schema's rules ask for, in words."""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -225,7 +236,8 @@ def _typed_profile(name: str, values: object, kv_cache_dtypes: frozenset[str]) -
         return f"position_plan takes {plan_bytes} bytes as compact JSON, allowed: {MAX_PLAN_BYTES}"
     dtype = known.get("kv_cache_dtype")
     if dtype is not None and dtype not in kv_cache_dtypes:
-        return f"kv_cache_dtype: this engine does not know {_shown(dtype)}, it knows {', '.join(sorted(kv_cache_dtypes))}"
+        known_names = ", ".join(sorted(kv_cache_dtypes))
+        return f"kv_cache_dtype: this engine does not know {_shown(dtype)}, it knows {known_names}"
     return _profile(name, known, tuple(key for key in values if key not in keys))
 
 
@@ -283,21 +295,14 @@ def violation(error: ValidationError) -> str:
     """One sentence for a person: where, what was got, what is allowed. Never the whole instance."""
     where = ".".join(printable(part, limit=80) for part in error.absolute_path)
     got = _kind(error.instance) if isinstance(error.instance, (dict, list)) else _shown(error.instance)
-    rule, value = error.validator, error.validator_value
-    allowed = {
-        "type": f"must be {value}, got {got}",
-        "minimum": f"must be {value} or more, got {got}",
-        "exclusiveMinimum": f"must be above {value}, got {got}",
-        "maximum": f"must be {value} or less, got {got}",
-        "maxItems": f"must have {value} entries at most, got {got}",
-        "maxLength": f"must have {value} characters at most, got {got}",
-        "required": f"lacks {', '.join(key for key in value if key not in error.instance)}"
-        if rule == "required"
-        else "",
-        "additionalProperties": "has a key that is not known",
-        "enum": f"must be one of {value}, got {got}",
-    }.get(str(rule), f"is not of the allowed form, got {got}")
-    return f"{where}: {allowed}" if where else str(allowed)
+    rule, value = str(error.validator), error.validator_value
+    if rule == "required":
+        allowed = f"lacks {WINDOW}"
+    elif rule in _RULES:
+        allowed = f"{_RULES[rule].format(value)}, got {got}"
+    else:
+        allowed = f"is not of the allowed form, got {got}"
+    return f"{where}: {allowed}" if where else allowed
 
 
 def _shown(value: object) -> str:
@@ -329,7 +334,9 @@ def _validator(of: str) -> Draft202012Validator:
     checker = Draft202012Validator.TYPE_CHECKER.redefine(
         "number", lambda _, value: _is_number(value)
     ).redefine("integer", lambda _, value: _is_number(value) and value == int(value))
-    validator: Draft202012Validator = extend(Draft202012Validator, type_checker=checker)(part)
+    # jsonschema's types leave extend() open.
+    make: Any = extend
+    validator: Draft202012Validator = make(Draft202012Validator, type_checker=checker)(part)
     return validator
 
 

@@ -19,15 +19,15 @@ CONFIG = "--config"
 
 
 def with_config(words: Sequence[str]) -> tuple[list[str], frozenset[str]]:
-    """``words`` with the file's in front of the others, and the file's keys that are plainly ``false``.
+    """``words`` with the file's in front of them, and the file's keys that are plainly ``false``.
 
-    Only ``--config`` as a word of its own is a file to read; ``--config=FILE`` and abbreviations are not, to vLLM.
+    Only ``--config`` as a word of its own makes vLLM read a file; ``--config=FILE`` is taken and forgotten.
     The typed words come later and win.
     """
     if CONFIG not in words:
         return list(words), frozenset()
     if words.count(CONFIG) > 1:
-        raise UsageError("--config is there twice", allowed="one file", next_step="Put everything into one file.")
+        raise UsageError("--config is there twice", allowed="one", next_step="Put everything into one file.")
     position = words.index(CONFIG)
     if position == len(words) - 1:
         raise UsageError("--config names no file", allowed="--config FILE.yaml")
@@ -36,19 +36,14 @@ def with_config(words: Sequence[str]) -> tuple[list[str], frozenset[str]]:
     return [*_as_words(settings), *rest], frozenset(str(k) for k, value in settings.items() if value is False)
 
 
-def false_in_yaml(path: str) -> frozenset[str]:
-    """The keys of a ``--config`` file that are plainly ``false``, in EngineArgs' spelling."""
-    return frozenset(str(key).replace("-", "_") for key, value in _settings(path).items() if value is False)
-
-
 def _settings(path: str) -> Mapping[Any, Any]:
     shown = printable(path)
-    if path.split(".")[-1] not in ("yaml", "yml"):
+    if path.rpartition(".")[2] not in ("yaml", "yml"):
         raise UsageError("--config takes YAML only", got=shown, allowed="a file named *.yaml or *.yml")
     try:
         yaml = importlib.import_module("yaml")  # comes with huggingface_hub, and is needed here alone
-    except ImportError as error:
-        raise UsageError("--config needs PyYAML", next_step="Type: pip install pyyaml") from error
+    except ImportError:
+        raise UsageError("--config needs PyYAML", next_step="Type: pip install pyyaml") from None
     try:
         with open(path, encoding="utf-8") as file:
             settings = yaml.safe_load(file)
@@ -57,7 +52,7 @@ def _settings(path: str) -> Mapping[Any, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UsageError(f"the --config file is no YAML: {printable(error)}", got=shown) from None
     if not isinstance(settings, dict):
-        raise UsageError("the --config file holds no settings", got=shown, allowed="lines such as max-model-len: 256k")
+        raise UsageError("the --config file holds no settings", got=shown, allowed="max-model-len: 256k, …")
     return settings
 
 
@@ -65,7 +60,7 @@ def _as_words(settings: Mapping[Any, Any]) -> list[str]:
     words: list[str] = []
     for key, value in settings.items():
         if not isinstance(key, str):
-            raise UsageError("a key in the --config file is no text", got=printable(key), allowed="an option's name")
+            raise UsageError("a key in the --config file is no option's name", got=printable(key))
         if value is False or value == []:
             continue
         words.append(f"--{key}")

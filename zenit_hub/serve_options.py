@@ -1,7 +1,7 @@
 """The options of ``vllm serve``, version by version: the typed view of ``serve_options.json``.
 
-That file is generated from vLLM's own parsers (``tools/serve_options.py``), so that abbreviations, the words that
-an option takes and the values that it allows are vLLM's, where vLLM is not installed, too.
+That file is generated from vLLM's own parsers (``tools/serve_options.py``), so that abbreviations, the words
+that an option takes and the values that it allows are vLLM's where vLLM is not installed, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ServeOption:
     off: frozenset[str] = frozenset()
     """Of ``flags``, those that switch it off."""
     nargs: str | None = None
-    """``+``, ``?`` as in argparse, ``append`` for one that may be typed again and again; ``None``: one word."""
+    """``+`` and ``?`` as in argparse, ``append`` for one to be typed repeatedly, ``None`` for one word."""
     choices: tuple[Choice, ...] = ()
     """The values that it allows; empty: any."""
 
@@ -60,7 +60,7 @@ def is_newer_than_read(version: str) -> bool:
 
 
 def records(version: str) -> list[dict[str, Any]]:
-    """The table's entries for ``version``, spelled out: ``dest``, ``flags``, ``type`` and what else there is."""
+    """The table's entries for ``version``, spelled out: ``dest``, ``flags``, ``type`` and so on."""
     now = release(minor_version(version))
     return [
         spelled_out({key: value for key, value in entry.items() if key not in ("from", "to")})

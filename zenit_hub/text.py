@@ -8,6 +8,9 @@ import unicodedata
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that move a cursor, reorder a line or show nothing."""
 
+GIB_SHOWN_BYTES = 2**30 // 100
+"""The smallest amount that ``gib`` shows as more than nothing."""
+
 
 def printable(text: object, *, limit: int = 200) -> str:
     """``text`` on one line, control and bidirectional characters as escapes, at most ``limit`` characters."""

@@ -65,7 +65,9 @@ def see_host(machine: Machine) -> Sight:
     return Sight(cards=(card,), shared=True)
 
 
-def see_cards(machine: Machine, environment: Mapping[str, str], device_ids: Sequence[int | str] | None) -> Sight:
+def see_cards(
+    machine: Machine, environment: Mapping[str, str], device_ids: Sequence[int | str] | None
+) -> Sight:
     """The CUDA platform."""
     if machine.driver_error is not None:
         return Sight(unknown=machine.driver_error)
@@ -75,7 +77,9 @@ def see_cards(machine: Machine, environment: Mapping[str, str], device_ids: Sequ
         visible = tuple(_by_id(identifier, visible, machine) for identifier in device_ids)
     ordered = environment.get(env.DEVICE_ORDER) == env.BUS_ORDER
     unlike = len({(device.name, device.compute_capability) for device in machine.devices}) > 1
-    could_be = every if unlike and not ordered and any(isinstance(c, Card) and c.orderable for c in visible) else ()
+    could_be = (
+        every if unlike and not ordered and any(isinstance(c, Card) and c.orderable for c in visible) else ()
+    )
     return Sight(cards=visible, could_be=could_be)
 
 
@@ -88,7 +92,8 @@ def _visible(setting: str | None, machine: Machine, every: tuple[Card, ...]) -> 
         if found is None:
             break
         if isinstance(found, Card) and any(
-            isinstance(other, Card) and (other.index, other.uuid) == (found.index, found.uuid) for other in seen
+            isinstance(other, Card) and (other.index, other.uuid) == (found.index, found.uuid)
+            for other in seen
         ):
             return ()
         seen.append(found)
@@ -108,7 +113,9 @@ def _entry(entry: str, machine: Machine, every: tuple[Card, ...]) -> Card | Unre
     return every[int(number[1])]
 
 
-def _by_id(identifier: int | str, visible: tuple[Card | Unresolved, ...], machine: Machine) -> Card | Unresolved:
+def _by_id(
+    identifier: int | str, visible: tuple[Card | Unresolved, ...], machine: Machine
+) -> Card | Unresolved:
     word = str(identifier).strip()
     if word.isdecimal():
         if int(word) < len(visible):
@@ -152,7 +159,14 @@ def _card(device: Device, host: Host | None) -> Card:
     if error is not None:
         total_bytes = free_bytes = None
     return Card(
-        device.index, device.uuid or None, device.name, device.compute_capability, total_bytes, free_bytes, error, True
+        device.index,
+        device.uuid or None,
+        device.name,
+        device.compute_capability,
+        total_bytes,
+        free_bytes,
+        error,
+        True,
     )
 
 

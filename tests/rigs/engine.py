@@ -50,10 +50,10 @@ class ServedModel:
         arguments: list[str],
         env: Mapping[str, str],
         log: Path,
-        timeout_s: float = 180,
+        timeout_s: float = 300,
         *,
         bin_folder: Path = Path(sys.executable).parent,
-        turn_timeout_s: float = 1800,
+        turn_timeout_s: float = 3000,
     ) -> None:
         self.log = log
         self.port = 0
@@ -102,7 +102,8 @@ class ServedModel:
 
     def models(self) -> dict[str, Any]:
         """The answer of ``GET /v1/models``."""
-        return self.request("/v1/models")
+        answer: dict[str, Any] = self.request("/v1/models")
+        return answer
 
     @property
     def window(self) -> int:
@@ -111,13 +112,11 @@ class ServedModel:
 
     def complete(self, prompt: str, max_tokens: int = 16) -> str:
         """The same prompt gives the same text: greedy, and always ``max_tokens`` long."""
-        return str(
-            self.request("/v1/completions", self._sampling(prompt=prompt, max_tokens=max_tokens))["choices"][
-                0
-            ]["text"]
-        )
+        body = self._sampling(prompt=prompt, max_tokens=max_tokens)
+        return str(self.request("/v1/completions", body)["choices"][0]["text"])
 
     def chat(self, message: str, max_tokens: int = 16) -> str:
+        """The answer to one message, through the checkpoint's chat template."""
         messages = [{"role": "user", "content": message}]
         body = self._sampling(messages=messages, max_tokens=max_tokens)
         return str(self.request("/v1/chat/completions", body)["choices"][0]["message"]["content"])

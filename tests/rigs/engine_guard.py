@@ -21,8 +21,6 @@ from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL_INTERVAL_S = 0.05
-# Python's resource trackers outlive SIGTERM for as long as they need to unlink shared memory.
-DESCENDANTS_GRACE_S = 5.0
 KILL_TIMEOUT_S = 10.0
 
 
@@ -50,7 +48,7 @@ def main() -> int:
                     break  # nothing is ever written to it: readable means ended
             end_leader(leader, grace_s)
         finally:
-            end_descendants()
+            end_descendants(grace_s / 4)
     return leader.returncode if leader.returncode >= 0 else 128 - leader.returncode
 
 
@@ -65,10 +63,13 @@ def end_leader(leader: subprocess.Popen[bytes], grace_s: float) -> None:
         leader.wait(KILL_TIMEOUT_S)
 
 
-def end_descendants() -> None:
-    """Ask what the leader left to end, then kill it, generation by generation, until nothing is left."""
+def end_descendants(grace_s: float) -> None:
+    """Ask what the leader left to end, then kill it, generation by generation, until nothing is left.
+
+    Python's resource trackers do not listen to SIGTERM: they use the time to unlink shared memory.
+    """
     signal_children(signal.SIGTERM)
-    if not all_are_gone(DESCENDANTS_GRACE_S):
+    if not all_are_gone(grace_s):
         deadline = time.monotonic() + KILL_TIMEOUT_S
         while time.monotonic() < deadline and not all_are_gone(POLL_INTERVAL_S):
             signal_children(signal.SIGKILL)

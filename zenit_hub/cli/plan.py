@@ -45,9 +45,13 @@ a machine file describes another machine; all keys are optional:
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "zenit-hub plan MODEL [--revision REV] [--machine FILE] [--json] [--strict] [-- ARGUMENTS]"
     parser.epilog = _EPILOG
-    parser.add_argument("model", metavar="MODEL", help="Hub id, folder, config.json, or .gguf file beside one")
+    parser.add_argument(
+        "model", metavar="MODEL", help="Hub id, folder, config.json, or .gguf file beside one"
+    )
     parser.add_argument("--revision", help="branch, tag or commit of a Hub repo")
-    parser.add_argument("--machine", metavar="FILE", type=Path, help="a described machine instead of this one")
+    parser.add_argument(
+        "--machine", metavar="FILE", type=Path, help="a described machine instead of this one"
+    )
     parser.add_argument("--json", action="store_true", help="the answer as JSON, nothing else on stdout")
     parser.add_argument("--strict", action="store_true", help="exit 3 where a strict launch would refuse")
 

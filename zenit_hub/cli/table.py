@@ -49,7 +49,9 @@ def show(found: Answer, model: str, words: Sequence[str], sink: Sink) -> None:
         sink.data("vLLM starts with its own values.")
     else:
         profile = chosen.profile
-        sink.data(f"{printable(model)}: profile {profile.name}, {profile.max_model_len} tokens: {REASONS[found.reason]}.")
+        sink.data(
+            f"{printable(model)}: profile {profile.name}, {profile.max_model_len} tokens: {REASONS[found.reason]}."
+        )
         if profile.description:
             sink.data(f"  {printable(profile.description)}")
     for line in (*_memory(found), *_considered(found), *_values(found)):
@@ -83,7 +85,13 @@ def _considered(found: Answer) -> list[str]:
     for name, considered in found.decision.considered.items():
         rows.append(_row("→" if name == chosen else "", name, considered))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    return ["", *(" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)]
+    return [
+        "",
+        *(
+            " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ),
+    ]
 
 
 def _row(mark: str, name: str, considered: Considered) -> tuple[str, str, str, str, str]:
@@ -99,5 +107,7 @@ def _values(found: Answer) -> list[str]:
     lines = []
     for title, values in (("set", found.filling.set), ("kept as you gave them", found.filling.kept)):
         if values:
-            lines.append(f"{title}: " + ", ".join(f"{k}={printable(plan.plain(v))}" for k, v in values.items()))
+            lines.append(
+                f"{title}: " + ", ".join(f"{k}={printable(plan.plain(v))}" for k, v in values.items())
+            )
     return ["", *lines] if lines else []

@@ -68,7 +68,9 @@ def read_config(source: Source) -> tuple[Found, str | None]:
     if repo is None:
         return Found(None), None
     if _uses_modelscope():
-        return Found(None), "a model from ModelScope is not looked at; name a local folder to have its profiles"
+        return Found(
+            None
+        ), "a model from ModelScope is not looked at; name a local folder to have its profiles"
     return _from_hub(source, repo)
 
 
@@ -170,10 +172,10 @@ def _resolved(repo: str, source: Source) -> str | None:
 
 def _is_known(model_type: object) -> bool:
     """Whether a config class of transformers or vLLM answers to ``model_type`` without code from the repo."""
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from transformers import CONFIG_MAPPING
     from vllm.transformers_utils import config as vllm_config
 
-    return model_type in CONFIG_MAPPING_NAMES or model_type in getattr(vllm_config, "_CONFIG_REGISTRY", {})
+    return model_type in CONFIG_MAPPING or model_type in getattr(vllm_config, "_CONFIG_REGISTRY", {})
 
 
 def _restore(before: Mapping[str, str]) -> None:

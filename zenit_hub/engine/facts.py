@@ -44,7 +44,9 @@ def _kv_cache_dtypes() -> frozenset[str]:
     """The names of ``CacheDType``, a ``Literal`` in ``vllm.config.cache`` (0.25.1 to 0.33.0)."""
     from vllm.config import cache as cache_config
 
-    return frozenset(name for name in get_args(getattr(cache_config, "CacheDType", None)) if isinstance(name, str))
+    return frozenset(
+        name for name in get_args(getattr(cache_config, "CacheDType", None)) if isinstance(name, str)
+    )
 
 
 def platform() -> Platform:
@@ -58,3 +60,14 @@ def platform() -> Platform:
     if current_platform.is_rocm():
         return "rocm"
     return "xpu" if current_platform.is_xpu() else "unspecified"
+
+
+def let_vllm_log(engine_args: Any) -> None:
+    """Have vLLM set its logging up now: since 0.31 it does so at the start of ``create_engine_config``,
+    and what is said before is lost. Doing it twice with the same settings is nothing to it."""
+    from vllm import logger
+
+    configure = getattr(logger, "configure_logging_if_needed", None)
+    settings = getattr(engine_args, "create_logging_config", None)
+    if configure is not None and settings is not None:
+        configure(settings())

@@ -20,7 +20,7 @@ from zenit_hub.caller import Caller
 from zenit_hub.device import look_at_cards, look_at_host
 from zenit_hub.engine import typed
 from zenit_hub.engine.config import Source, read_config
-from zenit_hub.engine.facts import installed_engine, platform
+from zenit_hub.engine.facts import installed_engine, let_vllm_log, platform
 from zenit_hub.errors import ProfileNotDeclared, StrictRefusal
 from zenit_hub.machine import Surroundings
 
@@ -44,7 +44,9 @@ def install() -> bool:
     if _is_in(EngineArgs.create_engine_config):
         return False
     if getattr(EngineArgs, FLAG, False):
-        _log.info(say.prefixed("another hook for serving profiles is in already and acts alone; ours stays out."))
+        _log.warning(
+            say.prefixed("another hook for serving profiles is in already and acts alone; ours stays out.")
+        )
         return False
     typed.watch()
     EngineArgs.create_engine_config = _wrapped(EngineArgs.create_engine_config)
@@ -76,6 +78,7 @@ def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
 def prepare(engine_args: Any, *, headless: bool = False) -> None:
     """Fill what the caller left alone. Raises ``ValueError`` as the strict mode and a forced name ask for."""
     try:
+        let_vllm_log(engine_args)
         _prepare(engine_args, headless)
     except (ProfileNotDeclared, StrictRefusal):
         raise
@@ -85,10 +88,14 @@ def prepare(engine_args: Any, *, headless: bool = False) -> None:
 
 def _prepare(engine_args: Any, headless: bool) -> None:
     before = _applied.get(engine_args)
-    if before is not None and all(getattr(engine_args, name, None) == value for name, value in before.items()):
+    if before is not None and all(
+        getattr(engine_args, name, None) == value for name, value in before.items()
+    ):
         return
     caller, seen = typed.caller_of(engine_args, os.environ, headless=headless)
-    key = launch.launch_key(str(engine_args.model), getattr(engine_args, "revision", None), caller, os.environ)
+    key = launch.launch_key(
+        str(engine_args.model), getattr(engine_args, "revision", None), caller, os.environ
+    )
     handed = launch.take(key, os.environ) if _is_api_server(engine_args) else None
     if handed is not None:
         _write(engine_args, handed.filling.set)
@@ -97,11 +104,9 @@ def _prepare(engine_args: Any, headless: bool) -> None:
     found = _decide(engine_args, caller)
     if found is None:
         return
-    _say(found)
+    _say(found, engine_args if not seen else None)
     if env.strict(os.environ) and found.refusal is not None:
         raise StrictRefusal(f"{say.REPAIR_ID} {env.STRICT}=1 refuses this start: {found.refusal}")
-    if not seen:
-        _say_unseen(engine_args, found)
     _write(engine_args, found.filling.set)
     _publisher.publish(found.filling.env, os.environ)
     _warn_of_late_allocator(found)
@@ -133,18 +138,14 @@ def _decide(engine_args: Any, caller: Caller) -> Answer | None:
     return answer(found.config, caller, around, look, getattr(engine_args, "device_ids", None))
 
 
-def _say(found: Answer) -> None:
+def _say(found: Answer, unseen: Any) -> None:
+    """Once a launch. ``unseen``: the ``EngineArgs`` whose maker could not be watched, else ``None``."""
     for line in say.warnings(found):
         _log.warning("%s", line)
-    for line in say.lines(found):
+    # LLM(...)'s first engine: a value that equals the default may have been typed all the same.
+    names = [name for name in found.filling.set if getattr(unseen, name, None) is not None]
+    for line in (*([say.unseen(names)] if names else []), *say.lines(found)):
         _log.info("%s", line)
-
-
-def _say_unseen(engine_args: Any, found: Answer) -> None:
-    """``LLM(...)``'s first engine: a value that equals the default may have been typed all the same."""
-    names = [name for name in found.filling.set if getattr(engine_args, name, None) is not None]
-    if names:
-        _log.info("%s", say.unseen(names))
 
 
 def _write(engine_args: Any, values: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zenit_hub.caller import Caller, kept_values
-from zenit_hub.serve_config import false_in_yaml
+from zenit_hub.serve_config import CONFIG, with_config
 
 _MARK = "_zenit_hub"
 
@@ -140,7 +140,8 @@ def _get_values(original: Any, parser: Any, action: argparse.Action, words: list
 def _load_config_file(original: Any, parser: Any, file_path: str) -> Any:
     words = original(parser, file_path)
     if _open.parses:
-        _open.parses[-1].yaml_false |= false_in_yaml(file_path)
+        _, false_keys = with_config([CONFIG, file_path])
+        _open.parses[-1].yaml_false |= {key.replace("-", "_") for key in false_keys}
     return words
 
 
@@ -173,7 +174,11 @@ def caller_of(engine_args: Any, environment: Any, *, headless: bool) -> tuple[Ca
 
     defaults = field_defaults()
     given: Given | None = _given.get(engine_args)
-    names = {n for n in defaults if _differs(getattr(engine_args, n, None), defaults[n])} if given is None else given.names
+    names = (
+        {n for n in defaults if _differs(getattr(engine_args, n, None), defaults[n])}
+        if given is None
+        else given.names
+    )
     values = {name: getattr(engine_args, name) for name in names if name in defaults}
     if headless:
         values["headless"] = True
@@ -189,4 +194,3 @@ def _differs(value: Any, default: Any) -> bool:
         return False
     different = value != default
     return different if isinstance(different, bool) else True
-

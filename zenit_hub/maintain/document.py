@@ -79,11 +79,9 @@ def read_document(data: bytes) -> Document:
             (), f"the file holds {kind}; a config is an object", "put { } around keys", line=1
         )
         return Document(text, None, (*notes, problem_note))
-    if not parser.repeated and not parser.stand_ins:
-        return Document(text, value, notes)
-    strange = ((where, node.text) for where, node in _nodes(value) if isinstance(node, NotANumber))
-    not_numbers = tuple(islice(strange, MAX_ODD))
-    return Document(text, value, (*notes, *_repeated(text, value)), not_numbers)
+    repeated = _repeated(text, value) if parser.repeated else ()
+    not_numbers = _not_numbers(value) if parser.stand_ins else ()
+    return Document(text, value, (*notes, *repeated), tuple(not_numbers))
 
 
 class _Parser:
@@ -173,6 +171,11 @@ def _repeated(text: str, value: dict[str, Any]) -> Iterator[Note]:
         yield error(where, what, "keep one of them", line=last)
 
 
+def _not_numbers(value: dict[str, Any]) -> Iterator[tuple[Place, str]]:
+    strange = ((where, node.text) for where, node in _nodes(value) if isinstance(node, NotANumber))
+    return islice(strange, MAX_ODD)
+
+
 def _nodes(value: Any, where: Place = ()) -> Iterator[tuple[Place, Any]]:
     """Every object, list and stand-in of the document, in its order, with its place."""
     yield where, value
@@ -182,5 +185,7 @@ def _nodes(value: Any, where: Place = ()) -> Iterator[tuple[Place, Any]]:
     elif isinstance(value, list):
         members = enumerate(value)
     for key, child in members:
-        if isinstance(child, (dict, list, NotANumber)):
+        if isinstance(child, (dict, list)):
             yield from _nodes(child, (*where, key))
+        elif isinstance(child, NotANumber):
+            yield (*where, key), child

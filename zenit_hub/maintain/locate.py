@@ -11,6 +11,10 @@ from typing import Any
 from zenit_hub.maintain.finding import Place
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_SIMPLE_MEMBER = re.compile(
+    r'"([^"\\]*)"[ \t\n\r]*:[ \t\n\r]*(?:"[^"\\]*"|[^"\[{,} \t\n\r]+)[ \t\n\r]*(?:,[ \t\n\r]*)?'
+)
+"""A key with a plain string, number or word after it, in one step: most members of a large config."""
 
 
 def _nothing(_: str) -> None:
@@ -93,6 +97,13 @@ class _Walk:
     def _object(self, at: int, wanted: _Wanted) -> int:
         at = _skip(self.text, at + 1)
         while self.text[at] != "}":
+            simple = _SIMPLE_MEMBER.match(self.text, at)
+            if simple is not None:
+                member = wanted.below.get(simple[1])
+                if member is not None:
+                    member.seen_at(at)
+                at = simple.end()
+                continue
             key_at = at
             key, at = self._scan(at)
             member = wanted.below.get(key)
@@ -102,13 +113,15 @@ class _Walk:
         return at + 1
 
     def _list(self, at: int, wanted: _Wanted) -> int:
+        end = self._scan(at)[1]
+        last = max((index for index in wanted.below if isinstance(index, int)), default=-1)
         at, index = _skip(self.text, at + 1), 0
-        while self.text[at] != "]":
+        while index <= last and self.text[at] != "]":
             entry = wanted.below.get(index)
             if entry is not None:
                 entry.seen_at(at)
             at, index = self._after(self.value(at, entry)), index + 1
-        return at + 1
+        return end
 
     def _after(self, at: int) -> int:
         """Past a comma, if one follows."""
