@@ -23,7 +23,7 @@ env: ## make the virtual environment with the engine (some minutes once, nothing
 	@$(PYTHON) tools/setup_env.py --venv "$(VENV)" --vllm "$(VLLM)"
 
 demo: env ## serve a tiny model with profiles of its own, and show what was chosen
-	@"$(BIN)/python" tools/demo.py
+	@"$(BIN)/python" -m tools.demo
 
 test: lint ## lint and all tests, those with a real engine included
 	@"$(BIN)/python" -m pytest -m "$(NO_CARD)" $(PYTEST_ARGS)

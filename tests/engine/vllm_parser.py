@@ -14,10 +14,27 @@ import os
 import sys
 from typing import Any
 
+import yaml
+
+VLLM_ENDS_WITH = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    OSError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    yaml.YAMLError,
+)
+"""The tracebacks that malformed command lines and files end in, in vLLM."""
+
 
 def serve_parser() -> Any:
     """The parser of the ``vllm`` command with ``serve`` in it, as ``vllm.entrypoints.cli.main`` builds it."""
-    os.environ.update(VLLM_PLUGINS="", VLLM_LOGGING_LEVEL="ERROR", VLLM_TARGET_DEVICE="cpu", VLLM_NO_USAGE_STATS="1")
+    os.environ.update(
+        VLLM_PLUGINS="", VLLM_LOGGING_LEVEL="ERROR", VLLM_TARGET_DEVICE="cpu", VLLM_NO_USAGE_STATS="1"
+    )
     from vllm.entrypoints.cli.serve import ServeSubcommand
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
@@ -35,11 +52,13 @@ def parsed(parser: Any, words: list[str]) -> dict[str, Any] | str:
             return vars(parser.parse_args(["serve", "MODEL", *words]))
     except SystemExit:
         return f"refused: {errors.getvalue().strip().splitlines()[-1:]}"
-    except Exception as error:
+    except VLLM_ENDS_WITH as error:
         return f"refused: {type(error).__name__}: {error}"
 
 
-def difference(theirs: dict[str, Any] | str, ours: dict[str, Any] | None, defaults: dict[str, Any], types: Any) -> str:
+def difference(
+    theirs: dict[str, Any] | str, ours: dict[str, Any] | None, defaults: dict[str, Any], types: Any
+) -> str:
     if isinstance(theirs, str) or ours is None:
         return "" if isinstance(theirs, str) and ours is None else f"vLLM: {theirs}; we: {ours}"
     expected = {**defaults, **{dest: as_vllm(value, types.get(dest)) for dest, value in ours.items()}}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from zenit_hub.cli.output import Sink
 from zenit_hub.errors import UsageError, ZenitHubError
+from zenit_hub.limits import CONFIG_NAME, MAX_CONFIG_BYTES
 from zenit_hub.maintain.finding import Finding
 from zenit_hub.maintain.meaning import Asked
 from zenit_hub.maintain.validate import Report, validate
-from zenit_hub.read import CONFIG_NAME, MAX_CONFIG_BYTES, config_bytes
 from zenit_hub.text import printable
 
 _HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
@@ -82,12 +82,18 @@ def _check(target: str, options: argparse.Namespace) -> _Checked:
             return _Checked(target, validate(_file_bytes(Path(target)), Asked(repo=options.repo)))
         if not _HUB_ID.fullmatch(target) or target.endswith(".json"):
             return _unread(target, "there is no such file or folder", _ALLOWED_TARGETS)
-        data = config_bytes(target, options.revision)
-        return _Checked(target, validate(data, Asked(repo=options.repo, hub_id=target)))
+        return _Checked(target, _check_repo(target, options))
     except ZenitHubError as error:
-        return _unread(target, str(error), "name a file or folder, or look at the repo on the Hub")
+        return _unread(target, error.what, error.next_step or "look at the repo on the Hub")
     except OSError as error:
         return _unread(target, f"it cannot be read: {error.strerror}", "check its permissions")
+
+
+def _check_repo(repo: str, options: argparse.Namespace) -> Report:
+    """A Hub repo; what reads it is imported only here, files have no use for it."""
+    from zenit_hub.read import config_bytes
+
+    return validate(config_bytes(repo, options.revision), Asked(repo=options.repo, hub_id=repo))
 
 
 def _file_bytes(path: Path) -> bytes:

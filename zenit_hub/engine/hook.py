@@ -92,7 +92,7 @@ def _prepare(engine_args: Any, headless: bool) -> None:
         getattr(engine_args, name, None) == value for name, value in before.items()
     ):
         return
-    caller, seen = typed.caller_of(engine_args, os.environ, headless=headless)
+    caller, seen = typed.caller_of(engine_args, os.environ, headless=headless, ours=before)
     key = launch.launch_key(
         str(engine_args.model), getattr(engine_args, "revision", None), caller, os.environ
     )

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,20 @@ class TypedNamespace(argparse.Namespace):
 
     __slots__ = ("given",)
     given: Given
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (vars(self), self.given)
+
+
+def _arrived(values: dict[str, Any], given: Given) -> TypedNamespace:
+    """The namespace in an API server. Its ``from_cli_args`` runs before vLLM loads a plug-in there, so that
+    the patches have to come along with what they are to carry over."""
+    from zenit_hub.plugin import register
+
+    register()
+    namespace = TypedNamespace(**values)
+    namespace.given = given
+    return namespace
 
 
 class _Open(threading.local):
@@ -110,8 +124,8 @@ def _patch_from_cli_args(owner: Any) -> None:
     @functools.wraps(original)
     def from_cli_args(cls: type, args: argparse.Namespace) -> Any:
         made = original(cls, args)
-        if isinstance(args, TypedNamespace):
-            _given.put(made, args.given)
+        # A namespace of somebody else's: every field is in it, typed or not.
+        _given.put(made, args.given if isinstance(args, TypedNamespace) else None)
         return made
 
     setattr(from_cli_args, _MARK, True)
@@ -165,28 +179,42 @@ def _llm_init(original: Any, llm: Any, *args: Any, **kwargs: Any) -> None:
         _open.named.pop()
 
 
-def caller_of(engine_args: Any, environment: Any, *, headless: bool) -> tuple[Caller, bool]:
+def caller_of(
+    engine_args: Any, environment: Any, *, headless: bool, ours: Mapping[str, Any] | None = None
+) -> tuple[Caller, bool]:
     """The caller behind ``engine_args``, and whether his words could be seen.
 
-    Where they could not, a value that differs from the default is his, and one that equals it is not.
+    A value that differs from the default is his in any case: he may have set it on the object. One that
+    equals it is his where his words were seen. ``ours`` is what this package wrote into the object before.
     """
     from zenit_hub.engine.facts import field_defaults
 
-    defaults = field_defaults()
     given: Given | None = _given.get(engine_args)
-    names = (
-        {n for n in defaults if _differs(getattr(engine_args, n, None), defaults[n])}
-        if given is None
-        else given.names
-    )
-    values = {name: getattr(engine_args, name) for name in names if name in defaults}
+    named = given.names if given is not None else frozenset()
+    before = ours or {}
+    everything = {name: getattr(engine_args, name, None) for name in field_defaults()}
+    values = {
+        name: everything[name]
+        for name, default in field_defaults().items()
+        if name in named or _is_set(name, everything[name], default, before)
+    }
     if headless:
         values["headless"] = True
-    kept = kept_values(environment, {name: getattr(engine_args, name, None) for name in defaults})
     return (
-        Caller(values=values, kept=kept, yaml_false=given.yaml_false if given else frozenset()),
+        Caller(
+            values=values,
+            kept=kept_values(environment, everything),
+            yaml_false=given.yaml_false if given else frozenset(),
+        ),
         given is not None,
     )
+
+
+def _is_set(name: str, value: Any, default: Any, ours: Mapping[str, Any]) -> bool:
+    """Whether somebody set the field, to judge by its value. Of a process's own (``_api_process_rank``): no."""
+    if value is None or name.startswith("_") or (name in ours and value == ours[name]):
+        return False
+    return _differs(value, default)
 
 
 def _differs(value: Any, default: Any) -> bool:

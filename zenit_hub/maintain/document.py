@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from zenit_hub.limits import MAX_DEPTH
 from zenit_hub.maintain.finding import Note, Place, error
 from zenit_hub.maintain.locate import occurrences_of
 from zenit_hub.maintain.syntax import not_json, not_text
-from zenit_hub.read import MAX_DEPTH
 from zenit_hub.text import printable
 
 _BOM = b"\xef\xbb\xbf"
@@ -45,12 +45,14 @@ class Document:
     """``value`` is ``None`` where the file could not be read; the notes say why.
 
     ``not_numbers``: places of ``NaN``, ``Infinity`` and of numbers beyond reading, with their text.
+    ``unique_keys``: no object holds a key twice.
     """
 
     text: str
     value: dict[str, Any] | None
     notes: tuple[Note, ...] = ()
     not_numbers: tuple[tuple[Place, str], ...] = ()
+    unique_keys: bool = True
 
 
 def read_document(data: bytes) -> Document:
@@ -76,12 +78,12 @@ def read_document(data: bytes) -> Document:
     if not isinstance(value, dict):
         kind = "a list" if isinstance(value, list) else "a single value"
         problem_note = error(
-            (), f"the file holds {kind}; a config is an object", "put { } around keys", line=1
+            (), f"the file holds {kind}; a config is an object", "begin it with { and its keys", line=1
         )
         return Document(text, None, (*notes, problem_note))
     repeated = _repeated(text, value) if parser.repeated else ()
     not_numbers = _not_numbers(value) if parser.stand_ins else ()
-    return Document(text, value, (*notes, *repeated), tuple(not_numbers))
+    return Document(text, value, (*notes, *repeated), tuple(not_numbers), not parser.repeated)
 
 
 class _Parser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,28 +34,31 @@ class _Wanted:
     first: int | None = None
     last: int | None = None
 
-    def seen_at(self, offset: int) -> None:
-        self.first = offset if self.first is None else self.first
-        self.last = offset
 
-
-def lines_of(text: str, places: Iterable[Place]) -> dict[Place, int]:
+def lines_of(text: str, places: Iterable[Place], *, unique: bool = False) -> dict[Place, int]:
     """The line of each place: of the key for a member, of the value for an entry of a list.
 
     ``text`` must be valid JSON. Where a key stands twice, the last counts, as it does for every JSON
-    reader; a place that does not exist gets the line of what would hold it.
+    reader; ``unique``: no key does, which spares reading on. A place that does not exist gets the line of
+    what would hold it.
     """
-    return {where: last for where, (_, last) in occurrences_of(text, places).items()}
+    return {where: last for where, (_, last) in occurrences_of(text, places, unique=unique).items()}
 
 
-def occurrences_of(text: str, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+def occurrences_of(
+    text: str, places: Iterable[Place], *, unique: bool = False
+) -> dict[Place, tuple[int, int]]:
     """The first and the last line at which a place begins: they differ where a key is repeated."""
     root = _Wanted(())
-    asked = [(where, _way(root, where)) for where in places]
-    if asked:
-        _Walk(text).value(_skip(text, 0), root)
+    ways = {where: _way(root, where) for where in places}
+    if root.below:
+        walk = _Walk(
+            text, stop_after=len({id(step) for way in ways.values() for step in way[1:]}) if unique else 0
+        )
+        with suppress(_AllFoundError):
+            walk.value(_skip(text, 0), root)
     found = {}
-    for where, way in asked:
+    for where, way in ways.items():
         nearest = next(wanted for wanted in reversed(way) if wanted.last is not None or not wanted.where)
         found[where] = (_line(text, nearest.first), _line(text, nearest.last))
     return found
@@ -76,11 +80,27 @@ def _skip(text: str, at: int) -> int:
     return space.end() if space else at
 
 
-@dataclass(frozen=True, slots=True)
+class _AllFoundError(Exception):
+    """Ends a walk whose rest nobody needs."""
+
+
+@dataclass(slots=True)
 class _Walk:
-    """A descent to the wanted places; everything beside the way is stepped over by the C scanner."""
+    """A descent to the wanted places; everything beside the way is stepped over by the C scanner.
+
+    ``stop_after``: the number of places on the way after which nothing can follow; 0: read to the end.
+    """
 
     text: str
+    stop_after: int
+    found: int = 0
+
+    def _found(self, wanted: _Wanted, offset: int) -> None:
+        wanted.first = offset if wanted.first is None else wanted.first
+        wanted.last = offset
+        self.found += 1
+        if self.found == self.stop_after:
+            raise _AllFoundError
 
     def value(self, at: int, wanted: _Wanted | None) -> int:
         """Steps over the value that begins at ``at``; returns where it ends."""
@@ -101,14 +121,14 @@ class _Walk:
             if simple is not None:
                 member = wanted.below.get(simple[1])
                 if member is not None:
-                    member.seen_at(at)
+                    self._found(member, at)
                 at = simple.end()
                 continue
             key_at = at
             key, at = self._scan(at)
             member = wanted.below.get(key)
             if member is not None:
-                member.seen_at(key_at)
+                self._found(member, key_at)
             at = self._after(self.value(_skip(self.text, _skip(self.text, at) + 1), member))
         return at + 1
 
@@ -119,7 +139,7 @@ class _Walk:
         while index <= last and self.text[at] != "]":
             entry = wanted.below.get(index)
             if entry is not None:
-                entry.seen_at(at)
+                self._found(entry, at)
             at, index = self._after(self.value(at, entry)), index + 1
         return end
 

@@ -12,7 +12,7 @@ from zenit_hub.env import FLAT_PLAN
 from zenit_hub.maintain.document import NotANumber
 from zenit_hub.maintain.figures import figure_notes
 from zenit_hub.maintain.finding import Note, Place, error, pointer, warning
-from zenit_hub.maintain.shape import closest
+from zenit_hub.maintain.shape import closest, shown
 from zenit_hub.maintain.view import ProfileView, SectionView
 from zenit_hub.maintain.windows import window_limit
 from zenit_hub.resources import schema
@@ -79,13 +79,13 @@ def _repo(section: SectionView, asked: Asked) -> Iterator[Note]:
 
 def _default_profile(section: SectionView) -> Iterator[Note]:
     name = section.body.get("default_profile")
-    if name is None or name in section.declared:
+    if name is None or not section.declared or name in section.declared:
         return
-    names = sorted(section.declared)
+    names = sorted(section.declared)[:64]
     close = closest(name, names)
-    fix = f"did you mean `{printable(close)}`?" if close else f"declared: {listed(names[:10]) or 'none'}"
+    fix = f"did you mean `{printable(close)}`?" if close else f"declared: {listed(names[:10])}"
     where = (*section.where, "default_profile")
-    yield error(where, f"`default_profile` {printable(name, limit=64)} is not a declared profile", fix)
+    yield error(where, f"`default_profile` {shown(name)} is not a declared profile", fix)
 
 
 def _fractions(where: Place, values: Mapping[str, Any], rule: Mapping[str, Any]) -> Iterator[Note]:
@@ -102,7 +102,7 @@ def _kv_cache_dtype(profile: ProfileView) -> Iterator[Note]:
         return
     known = sorted(KV_CACHE_DTYPES)
     close = closest(name, known)
-    what = f"`kv_cache_dtype` {printable(name, limit=64)} is known to no supported vLLM"
+    what = f"`kv_cache_dtype` {shown(name)} is known to no supported vLLM"
     yield error(
         profile.at("kv_cache_dtype"), what, f"did you mean `{close}`?" if close else f"known: {listed(known)}"
     )

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import islice
-from typing import Any
-
-from jsonschema import Draft202012Validator
+from typing import TYPE_CHECKING, Any
 
 from zenit_hub.maintain.document import NotANumber
 from zenit_hub.maintain.finding import Note, Place, error
@@ -21,11 +19,28 @@ from zenit_hub.resources import schema
 from zenit_hub.section import BUDGET_KEY
 from zenit_hub.text import printable
 
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
 MAX_VIOLATIONS = 1000
 """Violations that are looked at; the rest of a hostile section is not worth the time."""
 
 MAX_UNKNOWN = 20
 """Unknown keys of one object that are named one by one."""
+
+_SIMILARITY = 0.7
+"""Above difflib's 0.6, at which `requires_flash_attention` becomes `requires_free_bytes`."""
+
+_TELLING = 4
+"""Letters with which a beginning says what was meant."""
+
+_HOMES = {
+    "section": "beside `profiles`, into the section itself",
+    "profile": "into a profile",
+    "measurement": "into an entry of `measurements`",
+    "positionPlan": "into `position_plan`",
+}
+"""Part of the schema → where its keys stand."""
 
 _KINDS = {
     "integer": "a whole number",
@@ -68,6 +83,9 @@ def shape_notes(body: object, where: Place) -> list[Note]:
 
 @cache
 def _validator() -> Draft202012Validator:
+    # A tenth of a second that a file without a section does not pay for.
+    from jsonschema import Draft202012Validator
+
     return Draft202012Validator(schema())
 
 
@@ -87,7 +105,7 @@ def _notes(violation: _Violation) -> Iterator[Note]:
     elif violation.rule == "required":
         for key in violation.limit:
             if key not in got:
-                about = violation.schema["properties"][key]["description"].partition(". ")[0]
+                about = violation.schema["properties"][key]["description"].partition(". ")[0].rstrip(".")
                 yield error(where, f"`{key}` is missing", f"add `{key}`: {about}")
     elif violation.of_a_name:
         form = form_of("profile name", got)
@@ -102,18 +120,28 @@ def _unknown_keys(got: Mapping[str, Any], known: Sequence[str], where: Place) ->
         what = f"`{printable(key, limit=80)}` is not a known key"
         if key.startswith("requires_") and BUDGET_KEY in known:
             what += "; a condition that this version cannot check keeps the profile out of every choice"
-        close = closest(key, known)
-        fix = f"did you mean `{close}`?" if close else f"take it out; known keys: {', '.join(known)}"
-        yield error((*where, key), what, fix)
+        yield error((*where, key), what, _instead(key, known))
     if len(unknown) > MAX_UNKNOWN:
         what = f"{len(unknown)} keys are not known, of which {MAX_UNKNOWN} are listed"
         yield error(where, what, f"known keys: {', '.join(known)}")
 
 
+def _instead(key: str, known: Sequence[str]) -> str:
+    """What to do about an unknown key."""
+    homes = {**schema()["$defs"], "section": schema()}
+    for home, words in _HOMES.items():
+        if key in homes[home]["properties"]:
+            return f"it belongs {words}"
+    close = closest(key, known)
+    return f"did you mean `{close}`?" if close else f"take it out; known keys: {', '.join(known)}"
+
+
 def closest(word: str, known: Sequence[str]) -> str | None:
     """The known word that was probably meant."""
     folded = {name.lower(): name for name in known}
-    found = get_close_matches(word[:80].lower().replace("-", "_"), list(folded), n=1)
+    meant = word[:80].lower().replace("-", "_")
+    begins = [name for name in folded if len(meant) >= _TELLING and name.startswith(meant)]
+    found = begins or get_close_matches(meant, list(folded), n=1, cutoff=_SIMILARITY)
     return folded[found[0]] if found else None
 
 

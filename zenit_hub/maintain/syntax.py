@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from zenit_hub.limits import LFS_MARK, MAX_CONFIG_BYTES
 from zenit_hub.maintain.finding import Note, error
-from zenit_hub.read import LFS_MARK, MAX_CONFIG_BYTES
 
 _SPACE = " \t\n\r"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -74,9 +74,9 @@ def _in_words(text: str, problem: json.JSONDecodeError) -> tuple[str, str]:
     if problem.pos >= len(text.rstrip(_SPACE)):
         return "the file ends too early", "close what is open, or fetch the file again"
     if rest.startswith(("//", "/*", "#")):
-        return "it has no comments", "take the comment out"
+        return "a comment stands here", "take it out"
     if rest.startswith("'"):
-        return "single quotes are no quotes", "use double quotes"
+        return "single quotes stand here", "use double quotes"
     if rest.startswith(_CONFLICT_MARKS):
         return "a merge conflict was left in the file", "resolve it"
     if word := _PYTHON_WORD.match(rest):

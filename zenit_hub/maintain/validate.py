@@ -44,7 +44,7 @@ def validate(data: bytes, asked: Asked = _NOTHING_ASKED) -> Report:
     """Checks the bytes of a ``config.json``, or of a file that holds a section alone. Never raises."""
     document = read_document(data)
     notes = [*document.notes, *_config_notes(document, asked)]
-    return Report(place(notes, partial(lines_of, document.text)))
+    return Report(place(notes, partial(lines_of, document.text, unique=document.unique_keys)))
 
 
 def _config_notes(document: Document, asked: Asked) -> Iterator[Note]:
