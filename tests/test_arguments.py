@@ -176,6 +176,7 @@ def test_a_refusal_shows_no_secret(line: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_arguments(line.split())
     assert "SESAME" not in str(caught.value)
+    assert "vllm serve would refuse this" in str(caught.value)
     assert "SESAME" not in repr(read_arguments(["--api-key", "SESAME"]))
 
 

@@ -107,7 +107,8 @@ def install_torch(plan: Plan) -> list[str]:
     succeeded, output = pip_install(plan, [TORCH])
     if succeeded:
         return []
-    if "No matching distribution" not in output:
+    # The second is what pip says where a constraint on torch stands in its configuration.
+    if "No matching distribution" not in output and "ResolutionImpossible" not in output:
         raise failure(plan.venv, f"pip could not install {TORCH}", output, RETRY)
     say(f"pip finds none where it is set to look; asking {plan.torch_index} too")
     options = ["--extra-index-url", plan.torch_index]

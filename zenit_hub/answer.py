@@ -14,7 +14,8 @@ from zenit_hub import env
 from zenit_hub.apply import Filling, fill
 from zenit_hub.caller import Caller
 from zenit_hub.candidate import Candidate
-from zenit_hub.decide import Caution, Decision, Reason, decide
+from zenit_hub.decide import decide
+from zenit_hub.decision import Caution, Decision, Reason
 from zenit_hub.machine import PROBED_PLATFORMS, Machine, Surroundings
 from zenit_hub.section import InvalidSection, NoSection, OtherArchitecture, Section, read_section
 from zenit_hub.text import printable

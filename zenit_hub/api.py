@@ -10,7 +10,8 @@ from zenit_hub import budget
 from zenit_hub.apply import fill
 from zenit_hub.caller import Caller
 from zenit_hub.compat import engine_facts
-from zenit_hub.decide import Decision, decide
+from zenit_hub.decide import decide
+from zenit_hub.decision import Decision
 from zenit_hub.device import look_at_cards
 from zenit_hub.installed import assumed_version
 from zenit_hub.machine import Device, Machine, Surroundings

@@ -10,7 +10,7 @@ from typing import Any
 from zenit_hub import budget, env
 from zenit_hub.caller import Caller
 from zenit_hub.candidate import Candidate
-from zenit_hub.decide import Caution, Decision
+from zenit_hub.decision import Caution, Decision
 from zenit_hub.doubts import doubts
 from zenit_hub.machine import Surroundings
 from zenit_hub.section import (
@@ -105,8 +105,10 @@ def _utilization(
 
 def _hopeless(decision: Decision, chosen: Candidate) -> bool:
     """Nothing fits and the need is above the free memory: the engine's own message is the clearer end."""
-    free_bytes = min((card.free_bytes or 0 for card in chosen.ranks.cards), default=0)
-    return decision.reason == "nothing_fits" and (chosen.requirement_bytes or 0) > free_bytes
+    pairs = zip(chosen.needs, chosen.ranks.cards, strict=False)
+    return decision.reason == "nothing_fits" and any(
+        need.bytes > (card.free_bytes or 0) for need, card in pairs
+    )
 
 
 def _lowered(chosen: Candidate, before: float, after: float) -> Caution:
@@ -185,7 +187,7 @@ def _plan_variables(profile: Profile, there: Mapping[str, str]) -> dict[str, str
 def _allocator(setting: str, chosen: Candidate, caller: Caller, cautions: list[Caution]) -> str:
     """The profile's allocator setting without the key that this launch cannot bear."""
     reduces = chosen.layout.ranks > 1 and caller.value("disable_custom_all_reduce") is not True
-    transfers = caller.value("kv_transfer_config") is not None
+    transfers = caller.value("kv_transfer_config") not in (None, False)
     kept = [part for part in split_allocator(setting) if part.replace(" ", "") != "expandable_segments:True"]
     if not (reduces or transfers) or len(kept) == len(split_allocator(setting)):
         return setting

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zenit_hub import env
-from zenit_hub.section import LAYOUT_FIELDS, WINDOW, Layout
+from zenit_hub.section import LAYOUT_FIELDS, PIN, WINDOW, Layout
 
 AUTO = -1
 """``--max-model-len auto``: vLLM fits the length itself, after the weights are loaded."""
@@ -46,6 +46,11 @@ class Caller:
         """The length that the caller asked for, in tokens."""
         value = self.value(WINDOW)
         return value if _is_count(value) else None
+
+    @property
+    def pins(self) -> bool:
+        """Whether he gives the size of the KV cache himself."""
+        return _is_count(self.value(PIN))
 
     @property
     def layout(self) -> Layout | None:

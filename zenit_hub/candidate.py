@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
@@ -186,7 +187,7 @@ def candidate(
     pin_bytes = profile.pin_bytes
     if drop_pin or caller.has(PIN) or PIN in engine.fields_absent:
         pin_bytes = None
-    pinned = pin_bytes is not None or caller.value(PIN) is not None
+    pinned = pin_bytes is not None or caller.pins
     utilization = effective_utilization(profile, caller, engine)
     known = bool(under.cards) and under.unknown is None
     return Candidate(
@@ -209,12 +210,20 @@ def candidate(
 
 def effective_utilization(profile: Profile, caller: Caller, engine: EngineFacts) -> float:
     """The caller's, else the profile's, else the installed engine's default."""
-    typed = caller.value(UTILIZATION)
-    if isinstance(typed, (int, float)) and not isinstance(typed, bool):
-        return float(typed)
     default = engine.defaults[UTILIZATION]
+    if caller.has(UTILIZATION):
+        return _number(caller.value(UTILIZATION)) or _number(default) or 0.0
     own = None if UTILIZATION in engine.fields_absent else profile.arguments.get(UTILIZATION)
-    return float(own if own is not None else default)  # type: ignore[arg-type]
+    return _number(own if own is not None else default) or 0.0
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def requirement_of(profile: Profile, card_name: str | None, layout: Layout) -> Need | None:

@@ -6,17 +6,18 @@ The order of the rules is the order of the functions: forced, by the caller's le
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, replace
 
-from zenit_hub import env
+from zenit_hub import cautions, env
 from zenit_hub.caller import Caller
 from zenit_hub.candidate import Candidate, Verdict, candidate
+from zenit_hub.decision import Caution, Considered, Decision
 from zenit_hub.errors import ProfileNotDeclared
 from zenit_hub.machine import Surroundings
 from zenit_hub.section import ONE_DEVICE, Profile, Section
-from zenit_hub.text import GIB_SHOWN_BYTES, gib, listed, printable
+from zenit_hub.text import listed, printable
 from zenit_hub.visible import Sight
+
 
 def decide(section: Section, caller: Caller, around: Surroundings, sight: Sight | None) -> Decision:
     """Choose. ``sight`` is ``None`` where no memory was looked at (another platform, nodes apart).
@@ -32,8 +33,13 @@ def decide(section: Section, caller: Caller, around: Surroundings, sight: Sight 
         decision = (
             _by_length(field_, weigh, caller) or _by_memory(field_, section) or _by_default(field_, section)
         )
-    cautions = (*decision.cautions, *_about_sight(field_, decision, caller))
-    return replace(decision, considered=field_.considered(section), cautions=cautions, base=field_.base)
+    looked_at = decision.chosen or field_.base
+    told = [*decision.cautions, *cautions.about_sight(looked_at, caller)]
+    if caller.wants_auto_length and decision.chosen is not None:
+        told.append(cautions.auto_length(decision.chosen))
+    if field_.count_unknown:
+        told.append(cautions.unknown_device_count())
+    return replace(decision, considered=field_.considered(section), cautions=tuple(told), base=field_.base)
 
 
 Weigh = Callable[..., Candidate]
@@ -71,8 +77,9 @@ class _Field:
         taking = {part.profile.name for part in parts}
         out |= {c.profile.name: _seen(c, "other_layout") for c in able if c.profile.name not in taking}
         several = any(c.layout.ranks > 1 and c.profile.name in out for c in able)
+        unseen = caller.why_apart is None and (sight is None or sight.count is None)
         base = weigh(Profile(name="", max_model_len=1, arguments={}, layout=caller.layout or ONE_DEVICE))
-        count_unknown = several and caller.layout is None and (sight is None or sight.count is None)
+        count_unknown = several and caller.layout is None and unseen
         return cls(tuple(parts), out, base, count_unknown, caller.requested_tokens)
 
     @property
@@ -81,7 +88,8 @@ class _Field:
 
     @property
     def rated(self) -> list[Candidate]:
-        return [c for c in self.parts if c.requirement_bytes is not None]
+        """Those of which memory can say whether they fit."""
+        return [c for c in self.parts if c.requirement_bytes is not None and c.memory_is_known]
 
     def considered(self, section: Section) -> dict[str, Considered]:
         """Every declared profile, in the section's order."""
@@ -144,22 +152,15 @@ def _forced(section: Section, name: str, weigh: Weigh, caller: Caller) -> Decisi
             next_step=f"Type {env.PROFILE}=<one of them>, or {env.PROFILE}={env.OFF} to start without profiles.",
         )
     chosen = weigh(profile)
-    cautions: list[Caution] = []
+    told: list[Caution] = []
     wanted = caller.requested_tokens
     if wanted is not None and wanted > profile.max_model_len:
         chosen = weigh(profile, drop_pin=True)
-        cautions.append(
-            Caution(
-                "forced_too_narrow",
-                f"profile {name} was forced and holds {profile.max_model_len} tokens, {wanted} were asked for: "
-                f"its kv_cache_memory_bytes is left out. Ask for {profile.max_model_len} or less, "
-                f"or force a wider one.",
-            )
-        )
-    cautions += _does_not_fit(chosen)
+        told.append(cautions.forced_too_narrow(profile, wanted))
+    told += _does_not_fit(chosen)
     if chosen.lacks_capability:
-        cautions.append(_lacks_capability(chosen))
-    return Decision("forced", chosen, cautions=tuple(cautions))
+        told.append(cautions.lacks_capability(chosen))
+    return Decision("forced", chosen, cautions=tuple(told))
 
 
 def _by_length(field_: _Field, weigh: Weigh, caller: Caller) -> Decision | None:
@@ -176,14 +177,8 @@ def _by_length(field_: _Field, weigh: Weigh, caller: Caller) -> Decision | None:
             chosen = next((c for c in holding if c.fits), chosen)
         return Decision("requested_length", chosen, cautions=_does_not_fit(chosen))
     widest = min(field_.parts, key=lambda c: (-c.profile.max_model_len, c.stands_in, c.tie))
-    window = widest.profile.max_model_len
     chosen = weigh(widest.profile, drop_pin=True)
-    caution = Caution(
-        "requested_beyond_widest",
-        f"{wanted} tokens were asked for, the widest declared window that can serve here has {window} "
-        f"({widest.profile.name}): served by it without its kv_cache_memory_bytes, which was sized for less. "
-        f"Ask for {window} or less to have what was measured.",
-    )
+    caution = cautions.beyond_widest(widest.profile, wanted)
     return Decision("requested_beyond_widest", chosen, cautions=(caution, *_does_not_fit(chosen)))
 
 
@@ -202,22 +197,10 @@ def _by_memory(field_: _Field, section: Section) -> Decision | None:
     least = min(rated, key=lambda c: (c.stands_in, c.requirement_bytes or 0, -c.profile.max_model_len, c.tie))
     if unrated:
         chosen = min(unrated, key=lambda c: (c.stands_in, c.profile.max_model_len, c.tie))
-        caution = Caution(
-            "unrated_fallback",
-            f"{_free(least)}, the leanest measured profile {least.profile.name} needs {gib(least.need_bytes)}: "
-            f"the unmeasured {chosen.profile.name} ({chosen.profile.max_model_len} tokens) is tried instead. "
-            f"{_remedy(least)} Or name a profile with {env.PROFILE}.",
-        )
-        reason: Reason = "unrated_fallback"
-    else:
-        chosen = least
-        caution = Caution(
-            "nothing_fits",
-            f"no measured profile fits: {_free(least)}, {least.profile.name} needs the least with "
-            f"{gib(least.need_bytes)}. {_remedy(least)} Or start without profiles: {env.PROFILE}={env.OFF}.",
-        )
-        reason = "nothing_fits"
-    return Decision(reason, chosen, cautions=(caution, *_default_left(field_, chosen, section)))
+        told = (cautions.unrated_fallback(chosen, least), *_default_left(field_, chosen, section))
+        return Decision("unrated_fallback", chosen, cautions=told)
+    told = (cautions.nothing_fits(least), *_default_left(field_, least, section))
+    return Decision("nothing_fits", least, cautions=told)
 
 
 def _by_default(field_: _Field, section: Section) -> Decision:
@@ -231,11 +214,8 @@ def _default_left(field_: _Field, chosen: Candidate, section: Section) -> tuple[
     default = next((c for c in field_.parts if c.profile.name == section.default_profile), None)
     if default is None or default.profile.name == chosen.profile.name or not default.is_known_not_to_fit:
         return ()
-    return (
-        Caution(
-            "default_does_not_fit",
-            f"the repo's default {default.profile.name} needs {gib(default.need_bytes)} and {_free(default)}: "
-            f"{chosen.profile.name} ({chosen.profile.max_model_len} tokens) serves instead. "
-            f"To have the default all the same: {env.PROFILE}={default.profile.name}.",
-        ),
-    )
+    return (cautions.default_does_not_fit(default, chosen),)
+
+
+def _does_not_fit(chosen: Candidate) -> tuple[Caution, ...]:
+    return (cautions.chosen_does_not_fit(chosen),) if chosen.fits is False else ()

@@ -6,11 +6,10 @@ Everything here returns facts; what could not be found out is in them with its r
 from __future__ import annotations
 
 import importlib
-import queue
-import threading
 from types import ModuleType
 from typing import Any
 
+from zenit_hub.deadline import within
 from zenit_hub.host import read_host, read_system
 from zenit_hub.machine import Device, Machine, Slice
 from zenit_hub.nvml_words import in_words
@@ -30,12 +29,9 @@ INTEGRATED_NAMES = ("GB10", "Orin", "Thor", "Xavier", "Tegra", "Jetson")
 
 def look_at_cards() -> Machine:
     """All cards as NVML lists them, each with its error where it gives no figures."""
-    answers: queue.SimpleQueue[Machine] = queue.SimpleQueue()
-    # A daemon thread: a call that hangs in the driver cannot be stopped, only left behind.
-    threading.Thread(target=lambda: answers.put(_ask_nvml()), name="zenit-nvml", daemon=True).start()
     try:
-        return answers.get(timeout=TIMEOUT_S)
-    except queue.Empty:
+        return within(TIMEOUT_S, _ask_nvml)
+    except TimeoutError:
         return Machine("nvml", driver_error=in_words("Timeout"))
 
 

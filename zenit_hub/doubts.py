@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from zenit_hub import env
 from zenit_hub.caller import Caller
 from zenit_hub.candidate import Candidate
-from zenit_hub.decide import Caution
+from zenit_hub.decision import Caution
 from zenit_hub.machine import Surroundings
 from zenit_hub.section import PIN, Measurement, Section
 from zenit_hub.text import printable
@@ -61,18 +62,22 @@ def _lacking(chosen: Candidate, around: Surroundings) -> Caution | None:
 
 
 def _batch_below_page(chosen: Candidate, caller: Caller, around: Surroundings) -> Caution | None:
-    """vLLM below 0.32 aligns KV pages between attention and recurrent layers and asserts that a batch holds one."""
+    """Hybrid models have wide KV pages. Below 0.27 vLLM asserts that a batch holds one; up to 0.31 it walks the page
+    in several steps, which nobody measured (``compat.PAGE_WARNING_ENDED``)."""
     own = chosen.profile.arguments.get("max_num_batched_tokens")
-    typed = caller.value("max_num_batched_tokens")
-    caching = caller.value("enable_prefix_caching", chosen.profile.arguments.get("enable_prefix_caching"))
+    typed = _effective("max_num_batched_tokens", caller, around)
+    caching = chosen.profile.arguments.get("enable_prefix_caching")
+    if caller.has("enable_prefix_caching"):
+        caching = _effective("enable_prefix_caching", caller, around)
     if not around.engine.asserts_batch_holds_page or caching is False:
         return None
     if own is None or not isinstance(typed, int) or typed >= own:
         return None
     return Caution(
         "batch_below_page",
-        f"--max-num-batched-tokens {typed} is below the profile's {own}: vLLM {around.engine.version} may end with "
-        f'"In Mamba cache align mode, block_size must be <= max_num_batched_tokens". '
+        f"--max-num-batched-tokens {typed} is below the profile's {own}: on a hybrid model a KV page may be wider than "
+        f'that, and vLLM before 0.27 ends with "In Mamba cache align mode, block_size must be <= '
+        f'max_num_batched_tokens" (this is {around.engine.version}). '
         f"Type {own}, or --no-enable-prefix-caching.",
     )
 
@@ -106,10 +111,16 @@ def _other_values(chosen: Candidate, caller: Caller, around: Surroundings) -> li
         if not caller.has(name):
             continue
         measured = chosen.profile.arguments.get(name, around.engine.defaults.get(name))
-        value = caller.value(name)
+        value = _effective(name, caller, around)
         if value != measured or isinstance(value, bool) != isinstance(measured, bool):
             reasons.append(f"{name} is {_short(value)} and was {_short(measured)}")
     return reasons
+
+
+def _effective(name: str, caller: Caller, around: Surroundings) -> Any:
+    """What the engine will have for a field of the caller's: a false that vLLM drops leaves its default."""
+    dropped = name in caller.yaml_false and name not in caller.values
+    return around.engine.defaults.get(name) if dropped else caller.value(name)
 
 
 def _short(value: object) -> str:

@@ -42,7 +42,10 @@ def launch_key(model: str, revision: str | None, caller: Caller, environment: Ma
 
 def _stable(value: object) -> str:
     """A value's text where it is the same in every process; objects may show an address."""
-    return json.dumps(value, sort_keys=True, default=lambda other: type(other).__name__)
+    try:
+        return json.dumps(value, sort_keys=True, default=lambda other: type(other).__name__)
+    except (TypeError, ValueError, RecursionError):  # keys of several types, a circle
+        return type(value).__name__
 
 
 def hand_down(key: str, profile: str | None, filling: Filling, environment: MutableMapping[str, str]) -> None:

@@ -14,7 +14,10 @@ from zenit_hub.errors import MachineFileError
 from zenit_hub.machine import PLATFORMS, Device, Host, Machine, Platform, Slice, Surroundings
 from zenit_hub.nvml_words import in_words
 from zenit_hub.section import parse_capability
-from zenit_hub.text import printable
+from zenit_hub.text import printable, shown
+
+_MAX_BYTES = 1 << 63
+"""More than any device holds: NVML's own figures have 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,8 @@ def _engine(content: Mapping[str, Any], version: str) -> EngineFacts:
         facts = replace(facts, fields_absent=frozenset(absent) & PROFILE_FIELDS)
     defaults = _get(content, "engine_defaults", dict, {})
     utilization = defaults.get("gpu_memory_utilization", 1)
-    if not isinstance(utilization, (int, float)) or isinstance(utilization, bool):
-        raise _wrong("engine_defaults.gpu_memory_utilization", utilization, "a number")
+    if not isinstance(utilization, (int, float)) or isinstance(utilization, bool) or not 0 < utilization <= 1:
+        raise _wrong("engine_defaults.gpu_memory_utilization", utilization, "a number above 0 and up to 1")
     return replace(facts, defaults=MappingProxyType({**facts.defaults, **defaults}))
 
 
@@ -125,8 +128,8 @@ def _host(content: Mapping[str, Any]) -> Host | None:
 
 def _bytes(entry: Mapping[str, Any], key: str, place: int | None = None) -> int | None:
     value: int | None = _get(entry, key, int, None)
-    if value is not None and value < 0:
-        raise _wrong(key if place is None else f"devices.{place}.{key}", value, "bytes, 0 or more")
+    if value is not None and not 0 <= value <= _MAX_BYTES:
+        raise _wrong(key if place is None else f"devices.{place}.{key}", value, "bytes, 0 to 2^63")
     return value
 
 
@@ -150,7 +153,7 @@ def _get(entry: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
 def _wrong(where: str, got: object, allowed: str) -> MachineFileError:
     return MachineFileError(
         f"the machine file's {where} is off",
-        got=printable(json.dumps(got, default=str), limit=80),
+        got=shown(got, limit=80),
         allowed=allowed,
         next_step="See `zenit-hub plan --help` for its form.",
     )

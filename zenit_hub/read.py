@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from zenit_hub.answer import Config, NotHub, Unreadable
+from zenit_hub.deadline import within
 from zenit_hub.errors import ModelNotFound
+from zenit_hub.limits import CONFIG_NAME, LFS_MARK, MAX_CONFIG_BYTES, MAX_DEPTH
 from zenit_hub.text import printable
 
-MAX_CONFIG_BYTES = 16 * 2**20
-MAX_DEPTH = 64
-CONFIG_NAME = "config.json"
 CLOUD_SCHEMES = ("s3://", "gs://", "az://")
-LFS_MARK = b"version https://git-lfs.github.com/spec/"
 HUB_TIMEOUT_S = 10
+MAX_REPO_LETTERS = 96
+"""The Hub's own limit (``huggingface_hub.utils.validate_repo_id``), as are ``--`` and ``..``."""
 
 _BOM = b"\xef\xbb\xbf"
 _REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -85,11 +85,8 @@ def local_config(model: str) -> Path | None:
 def hub_repo(model: str) -> str | None:
     """The repo that a Hub id names: ``org/model:Q4_K_M`` is one file of ``org/model``."""
     repo = model.partition(":")[0]
-    return (
-        repo
-        if _REPO_ID.fullmatch(repo) and len(repo) <= 96 and "--" not in repo and ".." not in repo
-        else None
-    )
+    valid = _REPO_ID.fullmatch(repo) and len(repo) <= MAX_REPO_LETTERS and "--" not in repo and ".." not in repo
+    return repo if valid else None
 
 
 def read_file(path: Path) -> Mapping[str, Any] | Unreadable | None:
@@ -127,13 +124,13 @@ def parse(data: bytes) -> dict[str, Any] | Unreadable:
     return value
 
 
-def _deeper_than(value: object, depth: int) -> bool:
-    level = [value]
+def _deeper_than(value: dict[str, Any], depth: int) -> bool:
+    level: list[dict[str, Any] | list[Any]] = [value]
     for _ in range(depth):
         level = [
             child
             for node in level
-            for child in (node.values() if isinstance(node, dict) else node)  # type: ignore[attr-defined]
+            for child in (node.values() if isinstance(node, dict) else node)
             if isinstance(child, (dict, list))
         ]
         if not level:
@@ -145,12 +142,16 @@ def _download(repo: str, revision: str | None, token: str | None) -> Path | None
     """The cached ``config.json`` of a repo; ``None`` where the repo has none."""
     from huggingface_hub import errors, hf_hub_download
 
+    def download() -> str:
+        return hf_hub_download(repo, CONFIG_NAME, revision=revision, token=token, etag_timeout=HUB_TIMEOUT_S)
+
     try:
-        return Path(
-            hf_hub_download(repo, CONFIG_NAME, revision=revision, token=token, etag_timeout=HUB_TIMEOUT_S)
-        )
+        # The client tries a download five times, 23 s of waiting in all.
+        return Path(within(HUB_TIMEOUT_S, download))
     except errors.RemoteEntryNotFoundError:
         return None
+    except TimeoutError:
+        why, then = f"the Hub did not answer in {HUB_TIMEOUT_S} s", "Try again, or name a downloaded folder."
     except errors.GatedRepoError:
         why, then = "access to it is restricted", "Ask for access on its page, then `hf auth login`."
     except errors.RevisionNotFoundError:

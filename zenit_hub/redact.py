@@ -59,7 +59,8 @@ def without_secrets(message: str, words: Sequence[str]) -> str:
     for word, shown in zip(words, redacted(words), strict=True):
         if word != shown:
             secret = word if shown == HIDDEN else word.partition("=")[2] or word
-            message = message.replace(word, shown).replace(secret, HIDDEN)
+            message = message.replace(word, shown) if shown != HIDDEN else message
+            message = re.sub(rf"(?<![\w-]){re.escape(secret)}(?![\w-])", HIDDEN, message)
     return message
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from zenit_hub.resources import schema
-from zenit_hub.text import printable
+from zenit_hub.text import printable, shown
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -47,6 +47,8 @@ LAYOUT_FIELDS = ("tensor_parallel_size", "pipeline_parallel_size")
 
 MAX_PLAN_BYTES = 4096
 """An environment string of 128 KiB makes every spawn fail; a plan stays far below it."""
+
+_CAPABILITY_DIGITS = 3
 
 _RULES = {
     "type": "must be {}",
@@ -188,7 +190,7 @@ def _unusable(body: object) -> str | None:
         return f"it must be an object, got {_kind(body)}"
     version = body.get("schema_version", 1)
     if isinstance(version, bool) or version != 1:
-        return f"schema_version {_shown(version)} is not known here, allowed: 1"
+        return f"schema_version {shown(version)} is not known here, allowed: 1"
     profiles = body.get("profiles")
     if not isinstance(profiles, dict):
         return f"profiles must be an object of profiles, got {_kind(profiles)}"
@@ -237,7 +239,7 @@ def _typed_profile(name: str, values: object, kv_cache_dtypes: frozenset[str]) -
     dtype = known.get("kv_cache_dtype")
     if dtype is not None and dtype not in kv_cache_dtypes:
         known_names = ", ".join(sorted(kv_cache_dtypes))
-        return f"kv_cache_dtype: this engine does not know {_shown(dtype)}, it knows {known_names}"
+        return f"kv_cache_dtype: this engine does not know {shown(dtype)}, it knows {known_names}"
     return _profile(name, known, tuple(key for key in values if key not in keys))
 
 
@@ -278,7 +280,9 @@ def _layout(values: Mapping[str, Any], default: Layout) -> Layout:
 def parse_capability(text: str) -> tuple[int, int] | None:
     """``"8.9"`` → ``(8, 9)``; ``None`` where it is no capability."""
     major, _, minor = text.partition(".")
-    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+    if not all(part.isdecimal() and len(part) <= _CAPABILITY_DIGITS for part in (major, minor)):
+        return None
+    return int(major), int(minor)
 
 
 def _whole(value: Any) -> Any:
@@ -294,7 +298,7 @@ def compact(value: object) -> str:
 def violation(error: ValidationError) -> str:
     """One sentence for a person: where, what was got, what is allowed. Never the whole instance."""
     where = ".".join(printable(part, limit=80) for part in error.absolute_path)
-    got = _kind(error.instance) if isinstance(error.instance, (dict, list)) else _shown(error.instance)
+    got = _kind(error.instance) if isinstance(error.instance, (dict, list)) else shown(error.instance)
     rule, value = str(error.validator), error.validator_value
     if rule == "required":
         allowed = f"lacks {WINDOW}"
@@ -303,13 +307,6 @@ def violation(error: ValidationError) -> str:
     else:
         allowed = f"is not of the allowed form, got {got}"
     return f"{where}: {allowed}" if where else allowed
-
-
-def _shown(value: object) -> str:
-    """A stranger's value, short: a number of 10^400 is shown by its beginning."""
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
-        return f"a whole number of {value.bit_length()} bits"
-    return printable(json.dumps(value, ensure_ascii=False, default=str), limit=60)
 
 
 def _kind(value: object) -> str:

@@ -33,7 +33,11 @@ def human_int(word: str) -> int:
     if suffixed is None:
         return int(word)
     number, suffix = suffixed.groups()
-    return int(float(number) * _DECIMAL[suffix]) if suffix in _DECIMAL else int(number) * _BINARY[suffix]
+    if suffix in _DECIMAL:
+        return int(float(number) * _DECIMAL[suffix])
+    count = int(number) * _BINARY[suffix]
+    float(count)  # too large for a float is too large, whatever the suffix
+    return count
 
 
 def human_int_or_auto(word: str) -> int:

@@ -8,6 +8,8 @@ import unicodedata
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that move a cursor, reorder a line or show nothing."""
 
+_MAX_SHOWN_BITS = 256
+
 GIB_SHOWN_BYTES = 2**30 // 100
 """The smallest amount that ``gib`` shows as more than nothing."""
 
@@ -22,6 +24,25 @@ def printable(text: object, *, limit: int = 200) -> str:
             shown.append(character)
     line = "".join(shown).replace("\x7f", "\\u007f")
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def shown(value: object, *, limit: int = 60) -> str:
+    """A stranger's JSON value, short: a number of 10^400 by its size, what has no end by its kind."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return whole(value)
+    try:
+        return printable(json.dumps(value, ensure_ascii=False, default=str), limit=limit)
+    except (TypeError, ValueError, RecursionError):
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def whole(number: int) -> str:
+    """``number`` in digits, or its size where nobody would read them (Python stops at 4,300)."""
+    return (
+        str(number)
+        if number.bit_length() <= _MAX_SHOWN_BITS
+        else f"a whole number of {number.bit_length()} bits"
+    )
 
 
 def gib(size_bytes: int) -> str:

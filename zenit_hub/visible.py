@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from zenit_hub import env
 from zenit_hub.machine import Device, Host, Machine, Slice
-from zenit_hub.text import printable
+from zenit_hub.text import printable, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ class Sight:
         return sum(isinstance(card, Card) for card in self.cards)
 
 
-_COUNT = re.compile(r"\s*([+-]?\d+)")
+_COUNT = re.compile(r"\s*([+-]?[0-9]+)")
+_UUID_KINDS = ("GPU-", "MIG-")
+_MAX_DIGITS = 18
 
 
 def see_host(machine: Machine) -> Sight:
@@ -105,10 +107,10 @@ def _visible(setting: str | None, machine: Machine, every: tuple[Card, ...]) -> 
 def _entry(entry: str, machine: Machine, every: tuple[Card, ...]) -> Card | Unresolved | None:
     """One entry of the list; ``None`` where CUDA stops reading."""
     word = entry.strip()
-    if word.startswith(("GPU-", "MIG-")):
+    if word.startswith(_UUID_KINDS):
         return _by_uuid(word, machine)
     number = _COUNT.match(entry)
-    if number is None or not 0 <= int(number[1]) < len(every):
+    if number is None or len(number[1]) > _MAX_DIGITS or not 0 <= int(number[1]) < len(every):
         return None
     return every[int(number[1])]
 
@@ -117,11 +119,13 @@ def _by_id(
     identifier: int | str, visible: tuple[Card | Unresolved, ...], machine: Machine
 ) -> Card | Unresolved:
     word = str(identifier).strip()
-    if word.isdecimal():
-        if int(word) < len(visible):
+    if word.isascii() and word.isdecimal():
+        if len(word) <= _MAX_DIGITS and int(word) < len(visible):
             return visible[int(word)]
         return Unresolved(word, f"device id {printable(word)} is past the {len(visible)} visible device(s)")
-    return _by_uuid(word, machine)
+    if word.startswith(_UUID_KINDS):
+        return _by_uuid(word, machine)
+    return Unresolved(word, f"device id {printable(word)} is neither an index nor a UUID")
 
 
 def _by_uuid(prefix: str, machine: Machine) -> Card | Unresolved:
@@ -213,7 +217,7 @@ def ranks(sight: Sight, count: int) -> Ranks:
     capabilities = [card.compute_capability for card in (*cards, *(sight.could_be if ambiguous else ()))]
     unknown = next((f"{card.name or 'the device'}: {card.error}" for card in cards if card.error), None)
     if len(taken) < count:
-        unknown = f"the launch needs {count} devices and {len(taken)} are visible"
+        unknown = f"the launch needs {whole(count)} devices and {len(taken)} are visible"
     return Ranks(tuple(cards), unknown, False, ambiguous, tuple(c for c in capabilities if c is not None))
 
 

@@ -20,6 +20,9 @@ pytestmark = pytest.mark.engine
 ARCHITECTURE = "LomonosovZenitAltayForConditionalGeneration"
 WINDOWS = {"narrow": 2048, "middle": 4096, "wide": 8192}
 
+SMALL_POOL = {"VLLM_CPU_KVCACHE_SPACE": "1"}
+"""GiB. Left alone, the CPU engine wants 92 % of the node's memory free, whatever else runs on it."""
+
 Serve = Callable[..., ServedModel]
 
 
@@ -125,17 +128,17 @@ def test_a_profile_by_name_on_a_hybrid_model(serve: Serve) -> None:
 
 def test_off_is_no_plugin(serve: Serve) -> None:
     """`off` starts the same engine as a vLLM that does not load the plug-in, without a word."""
-    with serve("zenit/dense", ZENIT_SERVING_PROFILE="off") as served:
+    with serve("zenit/dense", ZENIT_SERVING_PROFILE="off", **SMALL_POOL) as served:
         switched_off, window = engine_config(served), served.window
         assert ours(served) == []
-    with serve("zenit/dense", VLLM_PLUGINS="none") as served:
+    with serve("zenit/dense", VLLM_PLUGINS="none", **SMALL_POOL) as served:
         assert engine_config(served) == switched_off
         assert served.window == window == WINDOWS["wide"]
 
 
 def test_a_corrupt_section(serve: Serve) -> None:
     """vLLM starts with its own values, and one line says why and what to type."""
-    with serve("zenit/corrupt") as served:
+    with serve("zenit/corrupt", **SMALL_POOL) as served:
         assert served.window == WINDOWS["wide"]
         (line,) = ours(served)
         assert "profiles must be an object of profiles, got a string" in line

@@ -1,19 +1,20 @@
 """The hook in the real vLLM, in processes of its own: what a test does with them from outside.
 
-    def two_launches(model: str) -> list[dict]:          # runs in the child, with tests.rigs.hook_child
+    def two_launches(model: str) -> list[Launch]:  # runs in the child, with tests.rigs.hook_child
+        cards(33285996544, total_bytes=33683281019)
         return [serve(model), serve(model, "--max-num-seqs", "2")]
 
-    first, second = hook.run(two_launches, model=str(folder))
+    first, second = hook.run(two_launches, model=config_folder(tmp_path, P3))
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,7 +22,7 @@ from typing import Any
 
 from tests.rigs.engine import NOT_INHERITED, QUIET
 from tests.rigs.hook_server import OUTPUT
-from tests.rigs.nvml import LIBRARY_NAME, LOG_VARIABLE, STATE_VARIABLE, compiled_library
+from tests.rigs.nvml import LOG_VARIABLE, STATE_VARIABLE, compiled_library
 
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 180.0
@@ -30,6 +31,12 @@ FOLDER_VARIABLE = "ZENIT_RIG_HOOK_FOLDER"
 """Of one call: where it may write, where the state of its cards and its output are."""
 
 CARD_VARIABLES = ("CUDA_", "NVIDIA_", "HIP_", "HF_", "LD_LIBRARY_PATH", "RAY_")
+FIELD_CASES = ROOT / "tests" / "data" / "field-cases.jsonl"
+
+Launch = dict[str, Any]
+"""``fields``: of the ``EngineArgs`` that vLLM's own function got, None where it was not reached; ``env``: the
+variables about serving as that function met them; ``lines``: the hook's, ``[level, text]``; ``raised``: what came
+out, None where vLLM's function was reached; ``nvml``: the library's functions that were called; ``headless``."""
 
 
 class CallFailed(AssertionError):
@@ -123,3 +130,38 @@ class HookServer:
             self._errors.seek(0)
             raise CallFailed(f"no answer in {timeout_s:g} s:\n{self._errors.read().decode()[-4000:]}")
         return json.loads(line)
+
+
+def field_config(case: str) -> dict[str, Any]:
+    """The ``config.json`` of a field case; that of ``C1-03a`` holds the profiles s32k, m256k and l1m."""
+    lines = FIELD_CASES.read_text(encoding="utf-8").splitlines()
+    config: dict[str, Any] = next(found["config"] for found in map(json.loads, lines) if found["id"] == case)
+    return config
+
+
+def config_folder(folder: Path, config: Mapping[str, Any]) -> str:
+    """A model's folder, as a launch names it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    return str(folder)
+
+
+def codes(launch: Launch) -> list[str]:
+    """The codes of the warnings, in the order in which they were said."""
+    return re.findall(r"\[(\w+)\]$", "\n".join(line for _, line in launch["lines"]), re.MULTILINE)
+
+
+def choice(launch: Launch) -> tuple[str, str] | None:
+    """``(profile, reason)`` as the log has it; None where no profile is spoken of."""
+    found = re.search(r" profile (\S+) \((\w+)\): window", said(launch))
+    return (found[1], found[2]) if found else None
+
+
+def said(launch: Launch) -> str:
+    """All lines of the hook, one below the other."""
+    return "\n".join(line for _, line in launch["lines"])
+
+
+def taken(launch: Launch, *names: str) -> list[Any]:
+    """These fields, as the engine gets them."""
+    return [launch["fields"][name] for name in names]

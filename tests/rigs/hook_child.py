@@ -19,14 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.rigs.hook import FOLDER_VARIABLE
+from tests.rigs.hook import FOLDER_VARIABLE, Launch
 from tests.rigs.hook_server import OUTPUT
 from tests.rigs.nvml import NvmlRig
-
-Launch = dict[str, Any]
-"""``fields``: of the ``EngineArgs`` that vLLM's own function got, None where it was not reached; ``env``: the
-variables about serving as that function met them; ``lines``: the hook's, ``[level, text]``; ``raised``: what came
-out, None where vLLM's function was reached; ``nvml``: the library's functions that were called; ``headless``."""
 
 PUBLISHED = ("ZENIT_", "PYTORCH_", "VLLM_RAY_")
 NOT_PUBLISHED = "ZENIT_RIG_"

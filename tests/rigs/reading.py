@@ -22,8 +22,8 @@ from tests.rigs.engine import NOT_INHERITED, QUIET
 from tests.rigs.reading_child import Order
 
 ROOT = Path(__file__).resolve().parents[2]
-ENGINE = ("vllm.engine.arg_utils", "vllm.transformers_utils.config")
-"""What a launch has imported when it reads; importing it takes ten seconds."""
+ENGINE = ("vllm.engine.arg_utils", "vllm.transformers_utils.config", "vllm.v1.executor.abstract")
+"""What a launch imports until its configuration is made; it takes ten seconds."""
 
 LOGGER = "vllm.zenit_hub"
 TIMEOUT_S = 180.0
@@ -65,19 +65,24 @@ class Told:
         return json.dumps(self.answer, default=str, ensure_ascii=False) + self.output
 
 
-def read(model: str, *, environ: Mapping[str, str] | None = None, **source: Any) -> Order:
-    """``zenit_hub.engine.config.read_config``."""
-    return {"do": "read", "source": {"model": model, **source}, "environ": environ or {}}
+def read(model: str, **arguments: Any) -> Order:
+    """``zenit_hub.engine.config.read_config`` for ``EngineArgs(model, …)``."""
+    return _with_arguments("read", model, arguments)
 
 
-def hook(model: str, *, environ: Mapping[str, str] | None = None, **arguments: Any) -> Order:
+def hook(model: str, **arguments: Any) -> Order:
     """``EngineArgs(model, …).create_engine_config()`` without vLLM's own part of it."""
-    return {"do": "hook", "arguments": {"model": model, **arguments}, "environ": environ or {}}
+    return _with_arguments("hook", model, arguments)
 
 
-def engine(model: str, *, environ: Mapping[str, str] | None = None, **arguments: Any) -> Order:
+def engine(model: str, **arguments: Any) -> Order:
     """``EngineArgs(model, …).create_engine_config()``."""
-    return {"do": "engine", "arguments": {"model": model, **arguments}, "environ": environ or {}}
+    return _with_arguments("engine", model, arguments)
+
+
+def _with_arguments(do: str, model: str, arguments: dict[str, Any]) -> Order:
+    environ = arguments.pop("environ", {})
+    return {"do": do, "arguments": {"model": model, **arguments}, "environ": environ}
 
 
 def cli(*words: str, environ: Mapping[str, str] | None = None) -> Order:

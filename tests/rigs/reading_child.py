@@ -14,11 +14,12 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 READER = "zenit_hub.engine.config"
@@ -32,9 +33,15 @@ def read(order: Order) -> Answer:
     """What ``read_config`` finds."""
     from zenit_hub.engine.config import Source, read_config
 
-    found, trouble = read_config(Source(**order["source"]))
+    source = Source.of(engine_args(order))
+    client = Client()
+    started = time.monotonic()
+    with client:
+        found, trouble = read_config(source)
     config = found.config
     return {
+        "read_s": time.monotonic() - started,
+        "client_calls": client.calls,
         "config": dict(config) if isinstance(config, Mapping) else None,
         "why": getattr(config, "why", None),
         "repo": found.repo,
@@ -49,7 +56,7 @@ def hook(order: Order) -> Answer:
 
     reached: list[Any] = []
     EngineArgs.create_engine_config = lambda self, *_, **__: reached.append(self)
-    made = EngineArgs(**order["arguments"])
+    made = engine_args(order)
     before = dict(vars(made))
     made.create_engine_config()
     changed = {name: value for name, value in vars(made).items() if value is not before[name]}
@@ -58,10 +65,15 @@ def hook(order: Order) -> Answer:
 
 def engine(order: Order) -> Answer:
     """A launch as far as its whole configuration, by whatever plug-ins there are."""
+    made = engine_args(order).create_engine_config()
+    return {"window": made.model_config.max_model_len, "model": made.model_config.model}
+
+
+def engine_args(order: Order) -> Any:
+    """``EngineArgs`` as the order has it; the plug-ins are loaded by making it."""
     from vllm.engine.arg_utils import EngineArgs
 
-    made = EngineArgs(**order["arguments"]).create_engine_config()
-    return {"window": made.model_config.max_model_len, "model": made.model_config.model}
+    return EngineArgs(**order["arguments"])
 
 
 def cli(order: Order) -> Answer:
@@ -75,6 +87,25 @@ def cli(order: Order) -> Answer:
 
 
 ORDERS: Mapping[str, Callable[[Order], Answer]] = {"read": read, "hook": hook, "engine": engine, "cli": cli}
+
+
+class Client:
+    """Counts the calls into the Hub's client, this thread's and those of threads that begin meanwhile."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def _count(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_globals.get("__name__", "").partition(".")[0] == "huggingface_hub":
+            self.calls += 1
+
+    def __enter__(self) -> None:
+        threading.setprofile(self._count)
+        sys.setprofile(self._count)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)
 
 
 @dataclass

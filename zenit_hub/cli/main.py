@@ -7,7 +7,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from zenit_hub.cli.output import Sink
 from zenit_hub.errors import ZenitHubError
@@ -50,7 +49,7 @@ def _run(words: list[str], sink: Sink) -> int:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"zenit-hub {version('zenit-hub')}")
+    parser.add_argument("--version", action="store_true", help="show the version and end")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     called = next((word for word in words if not word.startswith("-")), None)
     rest: list[str] = []
@@ -65,6 +64,12 @@ def _run(words: list[str], sink: Sink) -> int:
                 words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
             command.set_defaults(run=module.run, rest=rest)
     options = parser.parse_args(words)
+    if options.version:
+        # Looking through the installed packages costs more than most commands.
+        from importlib.metadata import version
+
+        sink.data(f"zenit-hub {version('zenit-hub')}")
+        return 0
     if options.command is None:
         parser.print_help()
         return 0

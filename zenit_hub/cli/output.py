@@ -19,11 +19,14 @@ class Sink:
 
     def data(self, text: str) -> None:
         """The answer itself, a line or several."""
-        self._out.write(f"{text}\n")
+        _write(self._out, f"{text}\n")
 
     def json(self, value: object) -> None:
         """The answer as one JSON document; non-finite numbers cannot occur in it."""
-        self._out.write(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        if not _can_take(self._out, text, "strict"):
+            text = json.dumps(value, indent=2, allow_nan=False)
+        self._out.write(f"{text}\n")
 
     def error(self, text: str) -> None:
         self._say("Error", text)
@@ -41,4 +44,20 @@ class Sink:
     def _say(self, label: str, text: str) -> None:
         if self._err.isatty() and not os.environ.get("NO_COLOR"):
             label = f"\x1b[{_COLOURS[label]}m{label}\x1b[0m"
-        self._err.write(f"{label}: {text}\n")
+        _write(self._err, f"{label}: {text}\n")
+
+
+def _can_take(stream: TextIO, text: str, errors: str) -> bool:
+    """Whether ``stream`` can: one that is ASCII cannot take ``…``, none can take half a surrogate pair."""
+    try:
+        text.encode(stream.encoding or "utf-8", errors)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _write(stream: TextIO, text: str) -> None:
+    if not _can_take(stream, text, stream.errors or "strict"):
+        encoding = stream.encoding or "utf-8"
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
+    stream.write(text)

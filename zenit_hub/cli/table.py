@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from zenit_hub import plan
 from zenit_hub.answer import Answer
 from zenit_hub.cli.output import Sink
-from zenit_hub.decide import Considered, Reason
+from zenit_hub.decision import Considered, Reason
 from zenit_hub.text import gib, printable
 
 REASONS: dict[Reason, str] = {

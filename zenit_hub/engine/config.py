@@ -8,16 +8,16 @@ the commit that the look-up resolved, and the listing that it asks for is the on
 from __future__ import annotations
 
 import os
-import queue
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from zenit_hub.answer import NotHub, Unreadable
-from zenit_hub.read import CLOUD_SCHEMES, CONFIG_NAME, Found, hub_repo, local_config, read_file
+from zenit_hub.deadline import within
+from zenit_hub.limits import CONFIG_NAME
+from zenit_hub.read import CLOUD_SCHEMES, Found, hub_repo, local_config, read_file
 from zenit_hub.section import CONFIG_KEY, NEUTRAL_KEY, section_key
 from zenit_hub.text import printable
 
@@ -25,8 +25,6 @@ DEADLINE_S = 10.0
 """What reading may take altogether when the Hub does not answer."""
 
 HEAD_TIMEOUT_S = 4.0
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ def _uses_modelscope() -> bool:
 def _from_hub(source: Source, repo: str) -> tuple[Found, str | None]:
     started = time.monotonic()
     try:
-        raw = _within(DEADLINE_S, lambda: _look_up(repo, source))
+        raw = within(DEADLINE_S, lambda: _look_up(repo, source))
     except Exception as error:
         cached = _cached(repo, source.revision)
         if cached is None:
@@ -140,7 +138,7 @@ def _as_the_engine_sees_it(
         return raw
     before = dict(os.environ)
     try:
-        seen = _within(left_s, lambda: _get_config(repo, source))
+        seen = within(left_s, lambda: _get_config(repo, source))
     except Exception:
         return raw
     finally:
@@ -186,22 +184,3 @@ def _restore(before: Mapping[str, str]) -> None:
         if os.environ.get(name) != value:
             os.environ[name] = value
 
-
-def _within(seconds: float, work: Callable[[], T]) -> T:
-    """``work()`` with a deadline. A daemon thread: a socket that hangs cannot be stopped, only left behind."""
-    answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            answers.put((work(), None))
-        except Exception as error:
-            answers.put((None, error))
-
-    threading.Thread(target=run, name="zenit-hub", daemon=True).start()
-    try:
-        value, error = answers.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError from None
-    if error is not None:
-        raise error
-    return value  # type: ignore[return-value]

@@ -190,14 +190,13 @@ def caller_of(
     from zenit_hub.engine.facts import field_defaults
 
     given: Given | None = _given.get(engine_args)
-    named = given.names if given is not None else frozenset()
-    before = ours or {}
-    everything = {name: getattr(engine_args, name, None) for name in field_defaults()}
-    values = {
-        name: everything[name]
-        for name, default in field_defaults().items()
-        if name in named or _is_set(name, everything[name], default, before)
-    }
+    defaults = field_defaults()
+    everything = {name: getattr(engine_args, name, None) for name in defaults}
+    names = {name for name in defaults if _is_set(name, everything[name], defaults[name], ours or {})}
+    if given is not None:
+        # vLLM itself writes into its config objects, the parser's defaults among them.
+        names = given.names | {name for name in names if not dataclasses.is_dataclass(everything[name])}
+    values = {name: everything[name] for name in defaults if name in names}
     if headless:
         values["headless"] = True
     return (
