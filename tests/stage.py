@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zenit_hub.answer import Answer, answer
@@ -61,6 +62,28 @@ def host(available_gib: float, total_gib: float) -> Machine:
     return Machine("machine", host=Host(int(total_gib * GIB), int(available_gib * GIB)))
 
 
+def measured(general_gib: float | None, **figures_gib: float) -> dict[str, object]:
+    """The figures of a profile: the general one, and one for each card (``Card_A`` is "Card A")."""
+    entries = [
+        {"device": device.replace("_", " "), "requires_free_bytes": int(gib * GIB)}
+        for device, gib in figures_gib.items()
+    ]
+    general = {} if general_gib is None else {"requires_free_bytes": int(general_gib * GIB)}
+    return {"measurements": entries, **general}
+
+
+def forced(profile: str) -> dict[str, str]:
+    """An environment in which the profile is named."""
+    return {"ZENIT_SERVING_PROFILE": profile}
+
+
+PAIR = {"tensor_parallel_size": 2}
+
+THREE = config(
+    {"narrow": needs(10, 4096), "middle": needs(20, 8192), "wide": needs(40, 16384)}, default_profile="narrow"
+)
+"""Three measured windows, the narrowest the default."""
+
 NO_DRIVER = Machine("machine", driver_error="no permission")
 
 
@@ -78,11 +101,14 @@ def asked(
     yaml_false: Sequence[str] = (),
     platform: Platform = "cuda",
     version: str = VERSION,
+    absent: Sequence[str] | None = None,
     repo: str | None = None,
     device_ids: Sequence[int | str] | None = None,
 ) -> Answer:
     """What a launch would do: config, machine and caller through the one decision path."""
     engine, there = engine_facts(version), environment or {}
+    if absent is not None:
+        engine = replace(engine, fields_absent=frozenset(absent))
     caller = Caller(
         values=typed or {},
         kept=kept_values(there, engine.defaults),

@@ -28,6 +28,11 @@ def env_folder(setup_env: ModuleType) -> ModuleType:
     return importlib.import_module("env_folder")
 
 
+@pytest.fixture
+def env_engine(setup_env: ModuleType) -> ModuleType:
+    return importlib.import_module("env_engine")
+
+
 def make_dist_info(site_packages: Path, *, installer: bool, module: bool) -> Path:
     dist_info = site_packages / "thing-1.0.dist-info"
     dist_info.mkdir(parents=True)
@@ -101,8 +106,8 @@ def test_a_folder_that_is_no_environment_is_refused_and_left_as_it_is(tmp_path: 
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
-def test_the_name_wheel_holds_a_distribution_and_nothing_else(setup_env: ModuleType, tmp_path: Path) -> None:
-    path = setup_env.write_name_wheel(tmp_path, "0.32.0")
+def test_the_name_wheel_holds_a_distribution_and_nothing_else(env_engine: ModuleType, tmp_path: Path) -> None:
+    path = env_engine.write_name_wheel(tmp_path, "0.32.0")
     with zipfile.ZipFile(path) as wheel:
         names = wheel.namelist()
         metadata = Parser().parsestr(wheel.read("vllm-0.32.0+cpu.dist-info/METADATA").decode())
@@ -129,3 +134,29 @@ def test_every_stamp_is_json_that_a_later_run_reads(env_folder: ModuleType, tmp_
     assert json.loads((tmp_path / env_folder.STAMP_NAME).read_text()) == {"engine": "a"}
     assert env_folder.read_stamp(tmp_path) == {"engine": "a"}
     assert [path.name for path in tmp_path.iterdir()] == [env_folder.STAMP_NAME]
+
+
+@pytest.mark.parametrize(
+    "refusal", ["ERROR: No matching distribution found for torch", "ERROR: ResolutionImpossible: for help"]
+)
+def test_torch_is_looked_for_where_pip_is_set_to_look_first(
+    env_engine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: str
+) -> None:
+    """The index that it was found in is then asked for the engine's other requirements, too."""
+    asked: list[list[str]] = []
+
+    def pip_install(_venv: Path, arguments: list[str]) -> tuple[bool, str]:
+        asked.append(arguments)
+        return (True, "") if "URL" in arguments else (False, refusal)
+
+    monkeypatch.setattr(env_engine, "pip_install", pip_install)
+    assert env_engine.install_torch(tmp_path, "URL") == ["--extra-index-url", "URL"]
+    assert asked[0] == [env_engine.TORCH]
+
+
+def test_another_failure_of_pip_is_not_taken_for_a_missing_build(
+    env_engine: ModuleType, env_folder: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(env_engine, "pip_install", lambda *_: (False, "OSError: No space left on device"))
+    with pytest.raises(env_folder.SetupError, match="No space left"):
+        env_engine.install_torch(tmp_path, "URL")

@@ -43,6 +43,7 @@ def section(free_bytes: int, total_bytes: int) -> dict[str, Any]:
             "max_num_seqs": 4,
             "enable_prefix_caching": False,
             "kv_cache_memory_bytes": KV_CACHE_BYTES,
+            "enforce_eager": True,
             "requires_free_bytes": needs[name],
             "description": "a demonstration, not measured",
         }
@@ -80,7 +81,9 @@ def publish(folder: Path, hub: LoopbackHub, profiles: dict[str, Any]) -> None:
     build_checkpoint(folder, spec)
     api = HfApi(endpoint=hub.url, token=hub.account("zenit"))
     api.create_repo(REPO)
-    commit = api.upload_folder(repo_id=REPO, folder_path=folder, commit_message="A tiny model with its profiles")
+    commit = api.upload_folder(
+        repo_id=REPO, folder_path=folder, commit_message="A tiny model with its profiles"
+    )
     say(f"   commit {commit.oid[:12]}")
 
 

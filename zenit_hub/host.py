@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 from zenit_hub.machine import Host
 
 _CGROUP_UNLIMITED_BYTES = 1 << 62
 """The first cgroup version says a number near 2⁶³ where nothing is limited."""
+
+_MAX_NODES = 1024
 
 _NODE_AVAILABLE = ("MemFree", "Active(file)", "Inactive(file)", "SReclaimable")
 """A NUMA node has no MemAvailable; vLLM's CPU worker adds these (read in ``cpu_resource_utils`` of 0.32)."""
@@ -22,9 +25,12 @@ def read_system(root: Path = Path("/")) -> Host | None:
         return None
 
 
-def read_host(root: Path = Path("/")) -> Host | None:
-    """What a worker of vLLM's CPU platform will see: its NUMA node, clamped by the cgroup's limit."""
-    node = _first_node(root)
+def read_host(root: Path = Path("/"), visible_nodes: str = "") -> Host | None:
+    """What a worker of vLLM's CPU platform will see: its NUMA node, clamped by the cgroup's limit.
+
+    ``visible_nodes`` is vLLM's ``CPU_VISIBLE_MEMORY_NODES``: the nodes that it may use, in its order.
+    """
+    node = _first_node(root, visible_nodes)
     figures = _meminfo(root / f"sys/devices/system/node/node{node}/meminfo", word=2)
     if "MemTotal" in figures:
         host: Host | None = Host(figures["MemTotal"], sum(figures.get(name, 0) for name in _NODE_AVAILABLE))
@@ -55,15 +61,23 @@ def _cgroup(root: Path) -> tuple[int | None, int]:
     return None, 0
 
 
-def _first_node(root: Path) -> int:
-    """The first NUMA node that this process may allocate on."""
+def _first_node(root: Path, visible: str) -> int:
+    """The first NUMA node that this process may allocate on; of those named in ``visible``, if any is."""
     try:
-        for line in (root / "proc/self/status").read_text().splitlines():
-            if line.startswith("Mems_allowed_list:"):
-                return int(line.split(":")[1].strip().split(",")[0].split("-")[0])
+        status = (root / "proc/self/status").read_text()
+        lists = [line for line in status.splitlines() if line.startswith("Mems_allowed_list:")]
+        allowed = [node for line in lists for node in _nodes(line.partition(":")[2])]
+        chosen = [node for node in _nodes(visible) if node in allowed]
     except (OSError, ValueError):
         return 0
-    return 0
+    return next(iter(chosen or allowed), 0)
+
+
+def _nodes(text: str) -> list[int]:
+    """``0-2,4`` → 0, 1, 2, 4."""
+    spans = [part.strip().partition("-") for part in text.split(",") if part.strip()]
+    nodes = (node for first, _, last in spans for node in range(int(first), int(last or first) + 1))
+    return list(islice(nodes, _MAX_NODES))
 
 
 def _meminfo(path: Path, *, word: int) -> dict[str, int]:
@@ -71,7 +85,7 @@ def _meminfo(path: Path, *, word: int) -> dict[str, int]:
     figures = {}
     try:
         lines = path.read_text().splitlines()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         return {}
     for line in lines:
         words = line.split()
@@ -83,6 +97,6 @@ def _meminfo(path: Path, *, word: int) -> dict[str, int]:
 def _number(path: Path) -> int | None:
     try:
         text = path.read_text().strip()
-    except OSError:
+        return int(text) if text.isdecimal() else None
+    except (OSError, ValueError):
         return None
-    return int(text) if text.isdecimal() else None

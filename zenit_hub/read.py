@@ -21,7 +21,11 @@ from zenit_hub.limits import CONFIG_NAME, LFS_MARK, MAX_CONFIG_BYTES, MAX_DEPTH
 from zenit_hub.text import printable
 
 CLOUD_SCHEMES = ("s3://", "gs://", "az://")
-HUB_TIMEOUT_S = 10
+
+DEADLINE_S = 8.0
+"""What the Hub may take to answer: all of reading is then done within 10 s, also on a busy machine."""
+
+HEAD_TIMEOUT_S = 4.0
 MAX_REPO_LETTERS = 96
 """The Hub's own limit (``huggingface_hub.utils.validate_repo_id``), as are ``--`` and ``..``."""
 
@@ -61,16 +65,22 @@ def find_config(model: str, revision: str | None = None, token: str | None = Non
 
 
 def config_bytes(model: str, revision: str | None = None) -> bytes:
-    """The ``config.json`` of a Hub repo as it stands there. Raises :class:`ModelNotFound`."""
+    """The ``config.json`` of a Hub repo as it stands there, of one that is too large just enough to see it.
+
+    Raises :class:`ModelNotFound`.
+    """
     repo = hub_repo(model)
     path = _download(repo, revision, None) if repo else None
     if path is None:
         raise ModelNotFound(f"there is no {CONFIG_NAME}", got=printable(model))
-    return path.read_bytes()
+    with path.open("rb") as file:
+        return file.read(MAX_CONFIG_BYTES + 1)
 
 
 def local_config(model: str) -> Path | None:
     """Where the config of a local model stands, whether or not it is there; ``None``: not a local model."""
+    if not model:
+        return None  # Path("") is the current folder
     try:
         path = Path(model).expanduser()
         if path.is_dir():
@@ -85,7 +95,9 @@ def local_config(model: str) -> Path | None:
 def hub_repo(model: str) -> str | None:
     """The repo that a Hub id names: ``org/model:Q4_K_M`` is one file of ``org/model``."""
     repo = model.partition(":")[0]
-    valid = _REPO_ID.fullmatch(repo) and len(repo) <= MAX_REPO_LETTERS and "--" not in repo and ".." not in repo
+    valid = (
+        _REPO_ID.fullmatch(repo) and len(repo) <= MAX_REPO_LETTERS and "--" not in repo and ".." not in repo
+    )
     return repo if valid else None
 
 
@@ -138,34 +150,55 @@ def _deeper_than(value: dict[str, Any], depth: int) -> bool:
     return True
 
 
+def cached_config(repo: str, revision: str | None) -> Path | None:
+    """The ``config.json`` of a repo in the Hub's cache on this machine, if it is there."""
+    from huggingface_hub import errors, try_to_load_from_cache
+
+    try:
+        found = try_to_load_from_cache(repo, CONFIG_NAME, revision=revision)
+    except errors.HFValidationError:
+        return None
+    return Path(found) if isinstance(found, str) else None
+
+
+def hub_trouble(error: Exception, revision: str | None) -> tuple[str, str]:
+    """Why the Hub did not give a file, and what to do. An error's own text may hold an address or a token."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return "access to it is restricted", "ask for access on its page, then `hf auth login`"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"it has no revision {printable(revision)}", "look at its branches and tags on the Hub"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return "the Hub has no such repo, or it is private", "check the id, or `hf auth login`"
+    if isinstance(error, errors.LocalEntryNotFoundError):
+        return "the Hub cannot be reached and it is not in the cache", "check the network, or HF_HUB_OFFLINE"
+    if isinstance(error, TimeoutError):
+        return f"the Hub did not give it in {DEADLINE_S:g} s", "try again, or name a downloaded folder"
+    if isinstance(error, errors.HfHubHTTPError):
+        status = getattr(error.response, "status_code", None)
+        refused = status in (401, 403)
+        return f"the Hub answered {status}", "check the token" if refused else "try again later"
+    return f"the Hub's client failed with {type(error).__name__}", "check the network, HF_ENDPOINT and the token"
+
+
 def _download(repo: str, revision: str | None, token: str | None) -> Path | None:
     """The cached ``config.json`` of a repo; ``None`` where the repo has none."""
     from huggingface_hub import errors, hf_hub_download
 
     def download() -> str:
-        return hf_hub_download(repo, CONFIG_NAME, revision=revision, token=token, etag_timeout=HUB_TIMEOUT_S)
+        return hf_hub_download(repo, CONFIG_NAME, revision=revision, token=token, etag_timeout=HEAD_TIMEOUT_S)
 
     try:
         # The client tries a download five times, 23 s of waiting in all.
-        return Path(within(HUB_TIMEOUT_S, download))
+        return Path(within(DEADLINE_S, download))
     except errors.RemoteEntryNotFoundError:
         return None
-    except TimeoutError:
-        why, then = f"the Hub did not answer in {HUB_TIMEOUT_S} s", "Try again, or name a downloaded folder."
-    except errors.GatedRepoError:
-        why, then = "access to it is restricted", "Ask for access on its page, then `hf auth login`."
-    except errors.RevisionNotFoundError:
-        why, then = f"it has no revision {printable(revision)}", "Look at its branches and tags on the Hub."
-    except errors.RepositoryNotFoundError:
-        why, then = "the Hub has no such repo, or it is private", "Check the id, or `hf auth login`."
-    except errors.LocalEntryNotFoundError:
-        why, then = (
-            "the Hub cannot be reached and it is not in the cache",
-            "Check the network, or HF_HUB_OFFLINE.",
-        )
-    except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
-        why, then = (
-            f"the Hub answered {type(error).__name__}",
-            "Try again, or download the repo and name its folder.",
-        )
-    raise ModelNotFound(f"the model cannot be read: {why}", got=printable(repo), next_step=then)
+    except Exception as error:
+        cached = cached_config(repo, revision)
+        if cached is not None:
+            return cached
+        why, then = hub_trouble(error, revision)
+        raise ModelNotFound(
+            f"the model cannot be read: {why}", got=printable(repo), next_step=f"{then[0].upper()}{then[1:]}."
+        ) from error

@@ -7,18 +7,13 @@ values become fields. What JSON Schema cannot say (the size of a plan, the engin
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zenit_hub.resources import schema
-from zenit_hub.text import printable, shown
-
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
-    from jsonschema.exceptions import ValidationError
+from zenit_hub.rules import fault, kind
+from zenit_hub.text import shown
 
 ARCHITECTURE_ID = "LomonosovZenitAltayForConditionalGeneration"
 CONFIG_KEY = "lomonosov_serving_profiles"
@@ -49,17 +44,6 @@ MAX_PLAN_BYTES = 4096
 """An environment string of 128 KiB makes every spawn fail; a plan stays far below it."""
 
 _CAPABILITY_DIGITS = 3
-
-_RULES = {
-    "type": "must be {}",
-    "minimum": "must be {} or more",
-    "exclusiveMinimum": "must be above {}",
-    "maximum": "must be {} or less",
-    "maxItems": "must have {} entries at most",
-    "maxLength": "must have {} characters at most",
-    "enum": "must be one of {}",
-}
-"""What JSON Schema's rules ask for, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +161,7 @@ def valid_arguments(arguments: Mapping[str, Any]) -> bool:
     """Whether ``arguments`` are engine arguments that a section could set, each within its range."""
     if not arguments.keys() <= {*ENGINE_FIELDS, *LAYOUT_FIELDS}:
         return False
-    return next(_validator("profile").iter_errors({WINDOW: 1, **arguments}), None) is None
+    return fault("profile", {WINDOW: 1, **arguments}) is None
 
 
 def _strings(value: object) -> tuple[str, ...]:
@@ -187,20 +171,19 @@ def _strings(value: object) -> tuple[str, ...]:
 def _unusable(body: object) -> str | None:
     """Why nothing of the section can be used, or ``None``."""
     if not isinstance(body, dict):
-        return f"it must be an object, got {_kind(body)}"
+        return f"it must be an object, got {kind(body)}"
     version = body.get("schema_version", 1)
     if isinstance(version, bool) or version != 1:
         return f"schema_version {shown(version)} is not known here, allowed: 1"
     profiles = body.get("profiles")
     if not isinstance(profiles, dict):
-        return f"profiles must be an object of profiles, got {_kind(profiles)}"
+        return f"profiles must be an object of profiles, got {kind(profiles)}"
     bounds = schema()["properties"]["profiles"]
     if not bounds["minProperties"] <= len(profiles) <= bounds["maxProperties"]:
         allowed = f"{bounds['minProperties']} to {bounds['maxProperties']}"
         return f"profiles holds {len(profiles)} profiles, allowed: {allowed}"
     rest = {key: value for key, value in body.items() if key in schema()["properties"] and key != "profiles"}
-    error = next(_validator("section").iter_errors(rest), None)
-    return None if error is None else violation(error)
+    return fault("section", rest)
 
 
 def _typed_section(body: Mapping[str, Any], kv_cache_dtypes: frozenset[str]) -> Section:
@@ -223,15 +206,19 @@ def _typed_section(body: Mapping[str, Any], kv_cache_dtypes: frozenset[str]) -> 
 
 def _typed_profile(name: str, values: object, kv_cache_dtypes: frozenset[str]) -> Profile | str:
     """The profile, or why it drops out."""
-    if next(_validator("profileName").iter_errors(name), None) is not None:
+    if fault("profileName", name) is not None:
         return "a name is 1 to 64 of A-Z a-z 0-9 . _ -, begins with a letter or digit and is not off"
     if not isinstance(values, dict):
-        return f"a profile must be an object, got {_kind(values)}"
+        return f"a profile must be an object, got {kind(values)}"
     keys = schema()["$defs"]["profile"]["properties"]
     known = {key: value for key, value in values.items() if key in keys}
-    error = next(_validator("profile").iter_errors(known), None)
-    if error is not None:
-        return violation(error)
+    unknown = [key for key in values if key not in keys]
+    if isinstance(known.get("measurements"), list):
+        known["measurements"], more = _known_entries(known["measurements"])
+        unknown += more
+    why = fault("profile", known)
+    if why is not None:
+        return why
     plan = known.get("position_plan", {})
     plan_bytes = len(compact(plan).encode())
     if plan_bytes > MAX_PLAN_BYTES:
@@ -240,7 +227,23 @@ def _typed_profile(name: str, values: object, kv_cache_dtypes: frozenset[str]) -
     if dtype is not None and dtype not in kv_cache_dtypes:
         known_names = ", ".join(sorted(kv_cache_dtypes))
         return f"kv_cache_dtype: this engine does not know {shown(dtype)}, it knows {known_names}"
-    return _profile(name, known, tuple(key for key in values if key not in keys))
+    return _profile(name, known, tuple(unknown))
+
+
+def _known_entries(entries: list[Any]) -> tuple[list[Any], list[str]]:
+    """The measurements without the keys that this version does not know, and the places of those."""
+    keys = schema()["$defs"]["measurement"]["properties"]
+    unknown = [
+        f"measurements.{place}.{key}"
+        for place, entry in enumerate(entries)
+        if isinstance(entry, dict)
+        for key in entry
+        if key not in keys
+    ]
+    if not unknown:
+        return entries, []
+    known = [{k: v for k, v in e.items() if k in keys} if isinstance(e, dict) else e for e in entries]
+    return known, unknown
 
 
 def _profile(name: str, known: Mapping[str, Any], unknown_keys: tuple[str, ...]) -> Profile:
@@ -293,52 +296,3 @@ def _whole(value: Any) -> Any:
 def compact(value: object) -> str:
     """Compact JSON, the form in which a plan travels."""
     return json.dumps(value, separators=(",", ":"))
-
-
-def violation(error: ValidationError) -> str:
-    """One sentence for a person: where, what was got, what is allowed. Never the whole instance."""
-    where = ".".join(printable(part, limit=80) for part in error.absolute_path)
-    got = _kind(error.instance) if isinstance(error.instance, (dict, list)) else shown(error.instance)
-    rule, value = str(error.validator), error.validator_value
-    if rule == "required":
-        allowed = f"lacks {WINDOW}"
-    elif rule in _RULES:
-        allowed = f"{_RULES[rule].format(value)}, got {got}"
-    else:
-        allowed = f"is not of the allowed form, got {got}"
-    return f"{where}: {allowed}" if where else allowed
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "true or false", type(None): "nothing"}
-    return names.get(type(value), "a number")
-
-
-@cache
-def _validator(of: str) -> Draft202012Validator:
-    """The schema of a part: ``section`` (all but the profiles), ``profile`` or ``profileName``."""
-    from jsonschema import Draft202012Validator
-    from jsonschema.validators import extend
-
-    document = schema()
-    if of == "section":
-        part = {
-            "properties": {key: rule for key, rule in document["properties"].items() if key != "profiles"},
-            "$defs": document["$defs"],
-        }
-    else:
-        part = {**document["$defs"][of], "$defs": document["$defs"]}
-    checker = Draft202012Validator.TYPE_CHECKER.redefine(
-        "number", lambda _, value: _is_number(value)
-    ).redefine("integer", lambda _, value: _is_number(value) and value == int(value))
-    # jsonschema's types leave extend() open.
-    make: Any = extend
-    validator: Draft202012Validator = make(Draft202012Validator, type_checker=checker)(part)
-    return validator
-
-
-def _is_number(value: object) -> bool:
-    """JSON's numbers; Python's reader also lets NaN and Infinity through, which no range check stops."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -23,6 +23,9 @@ WINDOWS = {"narrow": 2048, "middle": 4096, "wide": 8192}
 SMALL_POOL = {"VLLM_CPU_KVCACHE_SPACE": "1"}
 """GiB. Left alone, the CPU engine wants 92 % of the node's memory free, whatever else runs on it."""
 
+QUICK = ("--enforce-eager",)
+"""Compiling is not what these tests are about."""
+
 Serve = Callable[..., ServedModel]
 
 
@@ -40,6 +43,7 @@ def section() -> dict[str, Any]:
                 "max_num_seqs": 4,
                 "enable_prefix_caching": False,
                 "kv_cache_memory_bytes": 256 * 2**20,
+                "enforce_eager": True,
                 "requires_free_bytes": needs[name],
             }
             for name, window in WINDOWS.items()
@@ -128,17 +132,17 @@ def test_a_profile_by_name_on_a_hybrid_model(serve: Serve) -> None:
 
 def test_off_is_no_plugin(serve: Serve) -> None:
     """`off` starts the same engine as a vLLM that does not load the plug-in, without a word."""
-    with serve("zenit/dense", ZENIT_SERVING_PROFILE="off", **SMALL_POOL) as served:
+    with serve("zenit/dense", *QUICK, ZENIT_SERVING_PROFILE="off", **SMALL_POOL) as served:
         switched_off, window = engine_config(served), served.window
         assert ours(served) == []
-    with serve("zenit/dense", VLLM_PLUGINS="none", **SMALL_POOL) as served:
+    with serve("zenit/dense", *QUICK, VLLM_PLUGINS="none", **SMALL_POOL) as served:
         assert engine_config(served) == switched_off
         assert served.window == window == WINDOWS["wide"]
 
 
 def test_a_corrupt_section(serve: Serve) -> None:
     """vLLM starts with its own values, and one line says why and what to type."""
-    with serve("zenit/corrupt", **SMALL_POOL) as served:
+    with serve("zenit/corrupt", *QUICK, **SMALL_POOL) as served:
         assert served.window == WINDOWS["wide"]
         (line,) = ours(served)
         assert "profiles must be an object of profiles, got a string" in line

@@ -29,6 +29,8 @@ START_TIMEOUT_S = 180.0
 CALL_TIMEOUT_S = 120.0
 FOLDER_VARIABLE = "ZENIT_RIG_HOOK_FOLDER"
 """Of one call: where it may write, where the state of its cards and its output are."""
+SWITCH_VARIABLE = "ZENIT_RIG_HOOK_SWITCH"
+"""A folder in which an empty file of the library's name takes the library away, for as long as it is there."""
 
 CARD_VARIABLES = ("CUDA_", "NVIDIA_", "HIP_", "HF_", "LD_LIBRARY_PATH", "RAY_")
 FIELD_CASES = ROOT / "tests" / "data" / "field-cases.jsonl"
@@ -53,9 +55,8 @@ class HookServer:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._calls = 0
-        # A folder before the library's: an empty file put there takes the library away.
-        self.library_switch = folder / "switch"
-        self.library_switch.mkdir(parents=True)
+        switch = folder / "switch"
+        switch.mkdir(parents=True)
         hidden = (*NOT_INHERITED, *CARD_VARIABLES)
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
         self._errors = (folder / "server.log").open("w+b")
@@ -68,7 +69,8 @@ class HookServer:
                 # vLLM then asks no card which platform this is; a CPU build ends with CPU in any case.
                 "VLLM_TARGET_DEVICE": "cpu",
                 "HF_HOME": str(folder / "hub"),
-                "LD_LIBRARY_PATH": f"{self.library_switch}:{compiled_library().parent}",
+                "LD_LIBRARY_PATH": f"{switch}:{compiled_library().parent}",
+                SWITCH_VARIABLE: str(switch),
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

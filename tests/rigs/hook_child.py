@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import os
 import pickle
 import re
@@ -23,9 +24,10 @@ from tests.rigs.hook import FOLDER_VARIABLE, Launch
 from tests.rigs.hook_server import OUTPUT
 from tests.rigs.nvml import NvmlRig
 
-PUBLISHED = ("ZENIT_", "PYTORCH_", "VLLM_RAY_")
-NOT_PUBLISHED = "ZENIT_RIG_"
+_PUBLISHED = re.compile(r"(?!ZENIT_RIG_)(ZENIT_.*|PYTORCH_.*ALLOC_CONF|VLLM_RAY_.*)")
 _LINE = re.compile(r"^(?:\([^)]*\) )?([A-Z]+) \S+ \S+ \[[^]]*\] (ZENIT_MODEL_OWNED_SERVING_PROFILES_V1 .*)$", re.MULTILINE)
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Started(Exception):
@@ -70,7 +72,6 @@ def _parser() -> Any:
     from vllm.entrypoints.cli.serve import ServeSubcommand
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    record()
     parser = FlexibleArgumentParser(prog="vllm")
     ServeSubcommand().subparser_init(parser.add_subparsers(required=False, dest="subparser"))
     return parser
@@ -82,7 +83,8 @@ def api_server(frozen_args: str, rank: int, count: int, platform: str = "cuda") 
     def start() -> None:
         from vllm.engine.arg_utils import AsyncEngineArgs
 
-        made = AsyncEngineArgs.from_cli_args(pickle.loads(base64.b64decode(frozen_args)))
+        args = pickle.loads(base64.b64decode(frozen_args))
+        made = AsyncEngineArgs.from_cli_args(args)
         made._api_process_count, made._api_process_rank = count, rank
         made.create_engine_config()
 
@@ -116,9 +118,28 @@ def llm(model: str, platform: str = "cuda", **fields: Any) -> Launch:
     return launched(start, platform)
 
 
+def apart(function: Callable[..., Any], **arguments: Any) -> Any:
+    """What ``function`` returns in a fork, of which nothing stays in this process."""
+    _parser()
+    answer = Path(os.environ[FOLDER_VARIABLE], "apart.json")
+    pid = os.fork()
+    if pid == 0:
+        answer.write_text(json.dumps(function(**arguments)), encoding="utf-8")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    found = json.loads(answer.read_text(encoding="utf-8"))
+    answer.unlink()
+    return found
+
+
+def written() -> str:
+    """Everything that this process wrote so far, vLLM's own lines included."""
+    sys.stdout.flush()
+    return Path(os.environ[FOLDER_VARIABLE], OUTPUT).read_text(encoding="utf-8")
+
+
 def launched(start: Callable[[], object], platform: str) -> Launch:
     """What became of a launch."""
-    record()
     output = Path(os.environ[FOLDER_VARIABLE], OUTPUT)
     said_before, asked_before = output.stat().st_size, len(rig().calls())
     nothing: Launch = {"fields": None, "env": None, "raised": None, "headless": None}
@@ -135,17 +156,44 @@ def launched(start: Callable[[], object], platform: str) -> Launch:
     return {**note, "lines": _LINE.findall(text), "nvml": rig().calls()[asked_before:]}
 
 
+_vllms_own: list[Callable[..., Any]] = []
+
+
 def record() -> None:
-    """Put a function that ends the launch below every hook, once."""
+    """Put the function that ends a launch where vLLM's own is, before any hook comes on top of it."""
     from vllm.engine.arg_utils import EngineArgs
 
-    if not hasattr(EngineArgs, "_zenit_rig"):
-        EngineArgs._zenit_rig = True
-        EngineArgs.create_engine_config = _create_engine_config
+    _vllms_own.append(EngineArgs.create_engine_config)
+    stand_in(_end_of_the_launch)
 
 
-def _create_engine_config(self: Any, usage_context: Any = None, headless: bool = False) -> None:
-    raise Started({"fields": fields_of(self), "env": published(os.environ), "headless": headless})
+def stand_in(function: Callable[..., Any]) -> None:
+    """Put another function there; only before the hook is in."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    if "zenit_hub.engine.hook" in sys.modules:
+        raise RuntimeError("a hook is in already, and would be lost")
+    EngineArgs.create_engine_config = function
+
+
+def note_of(engine_args: Any, headless: bool = False) -> Launch:
+    return {"fields": fields_of(engine_args), "env": published(os.environ), "headless": headless}
+
+
+def _end_of_the_launch(self: Any, usage_context: Any = None, headless: bool = False) -> Any:
+    raise Started(note_of(self, headless))
+
+
+def vllm_goes_on() -> None:
+    """Let vLLM's own function run after all, on the CPU, the one platform on which it can: ``config_hash``."""
+    stand_in(_config_on_the_cpu)
+
+
+def _config_on_the_cpu(self: Any, usage_context: Any = None, headless: bool = False) -> Any:
+    note = note_of(self, headless)
+    with on("cpu"):
+        config = _vllms_own[0](self, usage_context, headless)
+    raise Started({**note, "config_hash": config.compute_hash()})
 
 
 def fields_of(engine_args: Any) -> dict[str, Any]:
@@ -153,16 +201,13 @@ def fields_of(engine_args: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    return value if value is None or isinstance(value, (bool, int, float, str)) else repr(value)
+    """A value as JSON. Names that vLLM draws by lot (``KVTransferConfig.engine_id``) are not shown."""
+    return value if value is None or isinstance(value, (bool, int, float, str)) else _UUID.sub("…", repr(value))
 
 
 def published(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a launch may publish, without those of the rig."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if name.startswith(PUBLISHED) and not name.startswith(NOT_PUBLISHED)
-    }
+    return {name: value for name, value in environment.items() if _PUBLISHED.fullmatch(name)}
 
 
 @contextmanager

@@ -52,6 +52,7 @@ def forked(call: dict[str, Any]) -> tuple[int, Path]:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.environ.update(call["environment"])
+        importlib.import_module("tests.rigs.hook_child").record()
         module, _, name = call["function"].partition(":")
         function = getattr(importlib.import_module(module), name)
         said = {"answer": function(**call["arguments"])}

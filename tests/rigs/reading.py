@@ -1,8 +1,10 @@
 """Reading models in processes of their own: fresh ones for each order, which begin with vLLM imported.
 
-    with Reader(tmp_path, hub.environment(home=tmp_path), ENGINE) as reader:
+    with Reader(folder, hub.environment(home=folder), ENGINE) as reader:
         told = reader.ask(read("org/model", revision="q4"))
-        assert told.section["default_profile"] == "m256k"
+    assert told.section["default_profile"] == "m256k"
+
+What one order leaves in its process (caches, ``os.environ``, modules) is not there for the next.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -25,8 +27,32 @@ ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ("vllm.engine.arg_utils", "vllm.transformers_utils.config", "vllm.v1.executor.abstract")
 """What a launch imports until its configuration is made; it takes ten seconds."""
 
+COMMANDS = (
+    "zenit_hub.cli.plan",
+    "zenit_hub.cli.validate",
+    "zenit_hub.maintain.validate",
+    "huggingface_hub.file_download",
+)
+"""What ``zenit-hub`` imports until it asks the Hub."""
+
 LOGGER = "vllm.zenit_hub"
 TIMEOUT_S = 180.0
+
+_CASES = ROOT / "tests" / "data" / "field-cases.jsonl"
+P3: dict[str, Any] = next(
+    json.loads(line)["config"]
+    for line in _CASES.read_text(encoding="utf-8").splitlines()
+    if '"id": "C1-03a"' in line
+)
+"""A config with three rated profiles: s32k (the default), m256k and l1m."""
+
+SECTION: dict[str, Any] = P3["lomonosov_serving_profiles"]
+
+
+def config_file(**changes: Any) -> bytes:
+    """P3 as a ``config.json``, with changes at its top level; ``None`` leaves a key out."""
+    config = {**P3, **changes}
+    return json.dumps({key: value for key, value in config.items() if value is not None}).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +156,49 @@ class Reader:
 
     def together(self, *orders: Order) -> list[Told]:
         """The same for several orders at the same time."""
+        return self.begin(*orders)()
+
+    def begin(self, *orders: Order) -> Callable[[], list[Told]]:
+        """Have the orders carried out; what they brought comes when it is asked for."""
         logs = [self._folder / f"order-{self._orders + number}.log" for number in range(len(orders))]
         self._orders += len(orders)
         sent = [{**order, "log": str(log)} for order, log in zip(orders, logs, strict=True)]
         self._process.stdin.write(json.dumps(sent) + "\n")
         self._process.stdin.flush()
+
+        def told() -> list[Told]:
+            return [self._told(*one) for one in zip(orders, self._answers(), logs, strict=True)]
+
+        return told
+
+    def _answers(self) -> list[Any]:
         ready, _, _ = select.select([self._process.stdout], [], [], TIMEOUT_S)
         line = self._process.stdout.readline() if ready else ""
         if not line:
             self._errors.seek(0)
             raise AssertionError(f"no answer:\n{self._errors.read().decode()[-4000:]}")
-        told = []
-        for order, answer, log in zip(orders, json.loads(line), logs, strict=True):
-            output = log.read_text(encoding="utf-8", errors="replace")
-            assert answer is not None, f"{order} ended its process:\n{output[-4000:]}"
-            told.append(Told(answer, output))
-        return told
+        answers: list[Any] = json.loads(line)
+        return answers
+
+    @staticmethod
+    def _told(order: Order, answer: Any, log: Path) -> Told:
+        output = log.read_text(encoding="utf-8", errors="replace")
+        assert answer is not None, f"{order} ended its process:\n{output[-4000:]}"
+        return Told(answer, output)
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Readers of one Hugging Face home, one as usual and one with ``HF_HUB_OFFLINE=1``."""
+
+    home: Path
+    online: Reader
+    offline: Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """``zenit-hub``: in ``bare`` the Hub's client is imported by the order, and takes in its environment."""
+
+    bare: Reader
+    prepared: Reader

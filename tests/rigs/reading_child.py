@@ -54,13 +54,25 @@ def hook(order: Order) -> Answer:
     """What the hook makes of ``EngineArgs``; vLLM's own function below it has nothing to do."""
     from vllm.engine.arg_utils import EngineArgs
 
+    from zenit_hub.engine import hook as module
+
     reached: list[Any] = []
     EngineArgs.create_engine_config = lambda self, *_, **__: reached.append(self)
+    spent_s: list[float] = []
+    original = module.read_config
+
+    def read_config(source: Any) -> Any:
+        started = time.monotonic()
+        found = original(source)
+        spent_s.append(time.monotonic() - started)
+        return found
+
+    module.read_config = read_config
     made = engine_args(order)
     before = dict(vars(made))
     made.create_engine_config()
     changed = {name: value for name, value in vars(made).items() if value is not before[name]}
-    return {"set": changed, "model": made.model, "vllm_goes_on": reached == [made]}
+    return {"set": changed, "model": made.model, "vllm_goes_on": reached == [made], "read_s": sum(spent_s)}
 
 
 def engine(order: Order) -> Answer:
@@ -169,10 +181,12 @@ def watch_get_config(journal: Journal, *, loses_section: bool) -> None:
 
     def get_config(model: Any, trust_remote_code: Any, revision: Any = None, **more: Any) -> Any:
         ours = is_called_by(READER)
+        before = dict(os.environ)
+        called = {"model": str(model), "trust_remote_code": trust_remote_code, "revision": revision, **more}
         if ours:
-            called = {"model": str(model), "trust_remote_code": trust_remote_code, "revision": revision}
-            journal.get_config.append({**called, **more})
+            journal.get_config.append(called)
         answer = original(model, trust_remote_code, revision, **more)
+        called["left"] = sorted(name for name in os.environ if os.environ[name] != before.get(name))
         if ours and loses_section:
             del answer.lomonosov_serving_profiles
         return answer

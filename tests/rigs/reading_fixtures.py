@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from .hub import LoopbackHub
-from .reading import ENGINE, Reader
-
-
-@dataclass(frozen=True, slots=True)
-class Readers:
-    """Readers of one Hugging Face home, one as usual and one with ``HF_HUB_OFFLINE=1``."""
-
-    home: Path
-    online: Reader
-    offline: Reader
+from .reading import COMMANDS, ENGINE, Commands, Reader, Readers
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +36,18 @@ def reader(readers: Readers) -> Reader:
 
 
 @pytest.fixture(scope="session")
-def command(repos: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
-    """``zenit-hub`` without vLLM; nothing is imported before an order says in which environment."""
-    folder = tmp_path_factory.mktemp("command")
-    with Reader(folder, repos.environment(home=folder / "home")) as made:
-        yield made
+def commands(repos: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Neither imports vLLM."""
+    folder = tmp_path_factory.mktemp("commands")
+    environment = repos.environment(home=folder / "home")
+    with (
+        Reader(folder / "bare", environment) as bare,
+        Reader(folder / "prepared", environment, COMMANDS) as prepared,
+    ):
+        yield Commands(bare, prepared)
+
+
+@pytest.fixture(scope="session")
+def command(commands: Commands) -> Reader:
+    """``zenit-hub``, and the Hub's client with the loopback hub."""
+    return commands.prepared

@@ -14,17 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zenit_hub import env
 from zenit_hub.answer import NotHub, Unreadable
 from zenit_hub.deadline import within
 from zenit_hub.limits import CONFIG_NAME
-from zenit_hub.read import CLOUD_SCHEMES, Found, hub_repo, local_config, read_file
+from zenit_hub.read import (
+    CLOUD_SCHEMES,
+    DEADLINE_S,
+    HEAD_TIMEOUT_S,
+    Found,
+    cached_config,
+    hub_repo,
+    hub_trouble,
+    local_config,
+    read_file,
+)
 from zenit_hub.section import CONFIG_KEY, NEUTRAL_KEY, section_key
 from zenit_hub.text import printable
-
-DEADLINE_S = 10.0
-"""What reading may take altogether when the Hub does not answer."""
-
-HEAD_TIMEOUT_S = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +89,11 @@ def _from_hub(source: Source, repo: str) -> tuple[Found, str | None]:
     try:
         raw = within(DEADLINE_S, lambda: _look_up(repo, source))
     except Exception as error:
-        cached = _cached(repo, source.revision)
+        cached = cached_config(repo, source.revision)
         if cached is None:
-            return Found(None, repo), f"{CONFIG_NAME} of {printable(repo)} could not be had ({_why(error)})"
+            why, then = hub_trouble(error, source.revision)
+            trouble = f"{CONFIG_NAME} of {printable(repo)} could not be had, because {why} ({then})"
+            return Found(None, repo), trouble
         raw = _Raw(cached, fresh=False)
     if raw.path is None:
         return Found(None, repo), None
@@ -101,8 +109,8 @@ def _look_up(repo: str, source: Source) -> _Raw:
     from huggingface_hub import errors, get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.constants import HF_HUB_OFFLINE
 
-    cached = _cached(repo, source.revision)
-    if HF_HUB_OFFLINE:
+    cached = cached_config(repo, source.revision)
+    if HF_HUB_OFFLINE and cached is not None:
         return _Raw(cached, fresh=False)
     try:
         if cached is not None:
@@ -118,26 +126,18 @@ def _look_up(repo: str, source: Source) -> _Raw:
         return _Raw(None, fresh=True)
 
 
-def _cached(repo: str, revision: str | None) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(repo, CONFIG_NAME, revision=revision)
-    return Path(found) if isinstance(found, str) else None
-
-
-def _why(error: Exception) -> str:
-    """The kind of error alone: its text may carry an address with a token in it."""
-    return "no answer in 10 s" if isinstance(error, TimeoutError) else type(error).__name__
-
-
 def _as_the_engine_sees_it(
     raw: Mapping[str, Any], source: Source, repo: str, left_s: float
 ) -> Mapping[str, Any] | Unreadable:
     """``get_config``'s view of a config that has a section, where it can have one; else the raw file."""
-    if "auto_map" in raw or not _is_known(raw.get("model_type")) or left_s <= 1:
+    can_answer = _is_known(raw.get("model_type")) and not raw.keys() & {"auto_map", "speculators_config"}
+    if not can_answer or left_s <= 1:
         return raw
     before = dict(os.environ)
     try:
+        if isinstance(source.token, str):
+            # The listing that get_config asks for knows no other way to the caller's token (0.25.1 to 0.33.0).
+            os.environ[env.HUB_TOKEN] = source.token
         seen = within(left_s, lambda: _get_config(repo, source))
     except Exception:
         return raw
@@ -148,6 +148,9 @@ def _as_the_engine_sees_it(
         for key in (CONFIG_KEY, NEUTRAL_KEY, "architectures", "speculators_config")
         if getattr(seen, key, None) is not None
     }
+    if raw.get("architectures"):
+        # What the repo says of itself: in Mistral's format get_config puts another name in its place.
+        view["architectures"] = raw["architectures"]
     return view if section_key(view) is not None else raw
 
 
@@ -173,7 +176,8 @@ def _is_known(model_type: object) -> bool:
     from transformers import CONFIG_MAPPING
     from vllm.transformers_utils import config as vllm_config
 
-    return model_type in CONFIG_MAPPING or model_type in getattr(vllm_config, "_CONFIG_REGISTRY", {})
+    registered = getattr(vllm_config, "_CONFIG_REGISTRY", {})
+    return isinstance(model_type, str) and (model_type in CONFIG_MAPPING or model_type in registered)
 
 
 def _restore(before: Mapping[str, str]) -> None:
@@ -183,4 +187,3 @@ def _restore(before: Mapping[str, str]) -> None:
     for name, value in before.items():
         if os.environ.get(name) != value:
             os.environ[name] = value
-

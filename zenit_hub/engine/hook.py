@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -23,11 +24,14 @@ from zenit_hub.engine.config import Source, read_config
 from zenit_hub.engine.facts import installed_engine, let_vllm_log, platform
 from zenit_hub.errors import ProfileNotDeclared, StrictRefusal
 from zenit_hub.machine import Surroundings
+from zenit_hub.section import UTILIZATION
+from zenit_hub.text import printable
 
 FLAG = "_zenit_serving_profiles_installed"
 """On ``EngineArgs``: a hook of this kind is in, ours or the older one of the model's own package."""
 
 _OURS = "_zenit_hub_hook"
+"""On ``EngineArgs``: ours is in, whatever was put around it since."""
 
 _log = logging.getLogger(say.LOGGER)
 _publisher = launch.Publisher()
@@ -41,27 +45,31 @@ def install() -> bool:
     """Put the hook in. ``False`` where one is in already, ours or another of its kind."""
     from vllm.engine.arg_utils import EngineArgs
 
-    if _is_in(EngineArgs.create_engine_config):
+    if getattr(EngineArgs, _OURS, False):
         return False
     if getattr(EngineArgs, FLAG, False):
-        _log.warning(
-            say.prefixed("another hook for serving profiles is in already and acts alone; ours stays out.")
-        )
+        _name_the_other(EngineArgs.create_engine_config)
         return False
     typed.watch()
     EngineArgs.create_engine_config = _wrapped(EngineArgs.create_engine_config)
+    setattr(EngineArgs, _OURS, True)
     setattr(EngineArgs, FLAG, True)
     return True
 
 
-def _is_in(function: Any) -> bool:
-    """Whether our wrapper stands anywhere in the chain, also below a foreign one."""
-    seen = 0
-    while function is not None and seen < 64:
-        if getattr(function, _OURS, False):
-            return True
-        function, seen = getattr(function, "__wrapped__", None), seen + 1
-    return False
+@functools.cache
+def _name_the_other(function: Any) -> None:
+    """Once, and not in the processes that the launcher starts."""
+    if multiprocessing.parent_process() is not None:
+        return
+    module = getattr(function, "__globals__", {}).get("__name__", type(function).__module__)
+    _log.warning(
+        "%s",
+        say.prefixed(
+            f"{printable(module)} has put a hook for serving profiles in already: it acts alone, and ours "
+            f"stays out. To have ours, uninstall the other, or leave its name out of VLLM_PLUGINS."
+        ),
+    )
 
 
 def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +79,6 @@ def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
         prepare(self, headless=bool(kwargs.get("headless", args[1] if len(args) > 1 else False)))
         return original(self, *args, **kwargs)
 
-    setattr(create_engine_config, _OURS, True)
     return create_engine_config
 
 
@@ -117,8 +124,6 @@ def _prepare(engine_args: Any, headless: bool) -> None:
 
 def _is_api_server(engine_args: Any) -> bool:
     """Whether this is one of several processes of a launch: the launcher has rank −1, or is alone with rank 0."""
-    import multiprocessing
-
     rank = getattr(engine_args, "_api_process_rank", 0)
     several = getattr(engine_args, "_api_process_count", 1) > 1
     return rank >= 0 and (several or multiprocessing.parent_process() is not None)
@@ -143,7 +148,9 @@ def _say(found: Answer, unseen: Any) -> None:
     for line in say.warnings(found):
         _log.warning("%s", line)
     # LLM(...)'s first engine: a value that equals the default may have been typed all the same.
+    # The utilization, which LLM itself hands on, comes first.
     names = [name for name in found.filling.set if getattr(unseen, name, None) is not None]
+    names.sort(key=lambda name: name != UTILIZATION)
     for line in (*([say.unseen(names)] if names else []), *say.lines(found)):
         _log.info("%s", line)
 

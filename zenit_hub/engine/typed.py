@@ -35,6 +35,8 @@ class Given:
 
     names: frozenset[str]
     yaml_false: frozenset[str] = frozenset()
+    unsaid: frozenset[str] = frozenset()
+    """Fields that ``LLM`` filled with defaults of its own."""
 
 
 class TypedNamespace(argparse.Namespace):
@@ -162,12 +164,11 @@ def _load_config_file(original: Any, parser: Any, file_path: str) -> Any:
 def _engine_args_init(original: Any, made: Any, *args: Any, **kwargs: Any) -> None:
     original(made, *args, **kwargs)
     fields = [f.name for f in dataclasses.fields(made)]
-    names = frozenset((*fields[: len(args)], *kwargs))
-    if _open.named:
-        names &= _open.named[-1]
+    passed = frozenset((*fields[: len(args)], *kwargs))
+    names = passed & _open.named[-1] if _open.named else passed
     if len(names) < len(fields):
         # All fields at once are a copy of another object and say nothing about who chose them.
-        _given.put(made, Given(names))
+        _given.put(made, Given(names, unsaid=passed - names))
 
 
 def _llm_init(original: Any, llm: Any, *args: Any, **kwargs: Any) -> None:
@@ -195,7 +196,8 @@ def caller_of(
     names = {name for name in defaults if _is_set(name, everything[name], defaults[name], ours or {})}
     if given is not None:
         # vLLM itself writes into its config objects, the parser's defaults among them.
-        names = given.names | {name for name in names if not dataclasses.is_dataclass(everything[name])}
+        names = {name for name in names if not dataclasses.is_dataclass(everything[name])}
+        names = given.names | (names - given.unsaid)
     values = {name: everything[name] for name in defaults if name in names}
     if headless:
         values["headless"] = True

@@ -1,0 +1,276 @@
+"""What the hook finds out about the machine, through the real ``pynvml`` and a card made of C."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.rigs.hook import (
+    SWITCH_VARIABLE,
+    HookServer,
+    Launch,
+    choice,
+    codes,
+    config_folder,
+    field_config,
+    said,
+    taken,
+)
+from tests.rigs.hook_child import cards, engine, rig, serve
+from tests.rigs.nvml import LIBRARY_NAME
+
+pytest_plugins = ("tests.rigs.hook_fixtures",)
+
+MIB = 1 << 20
+H100_TOTAL = 85899345920
+SLICE = {"uuid": "MIG-aaaa1111-2222-3333-4444-555555555555", "total_bytes": 17179869184, "free_bytes": 16986931200}
+MIG_CARD = {
+    "uuid": "GPU-0e5d0000-2222-3333-4444-555555555555",
+    "name": "NVIDIA H100",
+    "total_bytes": H100_TOTAL,
+    "free_bytes": H100_TOTAL,
+}
+
+
+@pytest.fixture
+def p3(tmp_path: Path) -> str:
+    """A model with the profiles s32k, m256k and l1m; s32k is the default."""
+    return config_folder(tmp_path / "p3", field_config("C1-03a"))
+
+
+def figures() -> list[int] | None:
+    """``(free, total)`` as the package itself tells them."""
+    import zenit_hub
+
+    found = zenit_hub.device_memory()
+    return None if found is None else list(found)
+
+
+def slice_of_a_locked_card(model: str, visible: str | None) -> tuple[Any, Launch]:
+    rig().put({"devices": [{**MIG_CARD, "memory_error": "NoPermission", "mig": [SLICE]}]})
+    if visible is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    return figures(), serve(model)
+
+
+@pytest.mark.parametrize("visible", [None, "0", SLICE["uuid"]])
+def test_a_slice_answers_where_its_card_may_not_be_asked(hook: HookServer, p3: str, visible: str | None) -> None:
+    """The parent's handle has no permission, the MIG handle answers: those figures (C2-03, C2-04)."""
+    found, launch = hook.run(slice_of_a_locked_card, model=p3, visible=visible)
+    assert found == [16986931200, 17179869184]
+    assert choice(launch) == ("s32k", "nothing_fits")
+    assert "15.82 GiB of 16.00 GiB free" in said(launch)
+
+
+def card_without_slice_handles(model: str, parent: dict[str, str], error: str) -> tuple[Any, Launch]:
+    rig().put({"devices": [{**MIG_CARD, **parent, "mig": [SLICE]}]})
+    rig().fail("nvmlDeviceGetMigDeviceHandleByIndex", error)
+    return figures(), serve(model)
+
+
+LOCKED = {"memory_error": "NoPermission"}
+
+
+@pytest.mark.parametrize(
+    ("parent", "error", "words"),
+    [
+        (LOCKED, "NoPermission", "no permission"),
+        (LOCKED, "NotFound", "no permission"),
+        ({}, "NoPermission", "no permission"),
+        ({}, "NotFound", "no slice"),
+    ],
+)
+def test_without_a_slice_nothing_is_known(
+    hook: HookServer, p3: str, parent: dict[str, str], error: str, words: str
+) -> None:
+    """Never the parent's figure: unknown with the reason, and the default profile (C2-03, C2-04)."""
+    found, launch = hook.run(card_without_slice_handles, model=p3, parent=parent, error=error)
+    assert found is None
+    assert choice(launch) == ("s32k", "default")
+    assert codes(launch) == ["memory_unknown"]
+    assert words in said(launch)
+    assert "Traceback" not in said(launch)
+
+
+def card_and_host(card: dict[str, Any], root: str) -> Any:
+    import zenit_hub.device
+
+    # /proc/meminfo cannot be had for a test: the same reader looks at a folder with the same file in it.
+    zenit_hub.device.read_system = functools.partial(zenit_hub.device.read_system, Path(root))
+    rig().put({"devices": [card]})
+    return figures()
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"memory_error": "NotSupported"},
+        {"total_bytes": 0, "free_bytes": 0},
+        {"total_bytes": 8128 * MIB, "free_bytes": 8000 * MIB},
+    ],
+    ids=["NotSupported", "zeros", "too small"],
+)
+def test_an_integrated_gpu_has_the_hosts_memory(hook: HookServer, tmp_path: Path, answers: dict[str, Any]) -> None:
+    """MemTotal and MemAvailable whatever NVML says, never MemFree; a discrete card stays unknown (C2-10)."""
+    meminfo = tmp_path / "proc" / "meminfo"
+    meminfo.parent.mkdir()
+    meminfo.write_text("MemTotal: 127600748 kB\nMemFree: 60000000 kB\nMemAvailable: 118566368 kB\n")
+    arguments = {"root": str(tmp_path)}
+    integrated = {"name": "NVIDIA GB10", "compute_capability": "12.1", **answers}
+    assert hook.run(card_and_host, card=integrated, **arguments) == [121411960832, 130663165952]
+    discrete = {"name": "NVIDIA H100", "compute_capability": "9.0", "memory_error": "NotSupported"}
+    assert hook.run(card_and_host, card=discrete, **arguments) is None
+
+
+def mismatch(model: str) -> Launch:
+    rig().put({"driver_error": "LibRmVersionMismatch", "devices": [MIG_CARD]})
+    return serve(model)
+
+
+def test_a_driver_of_another_version_is_named_with_the_remedy(hook: HookServer, p3: str) -> None:
+    """Default profile, one line, and no nvmlShutdown after an init that failed (C2-14)."""
+    launch = hook.run(mismatch, model=p3)
+    assert launch["raised"] is None
+    assert choice(launch) == ("s32k", "default")
+    named = [line for line in said(launch).splitlines() if "mismatch" in line]
+    assert len(named) == 1
+    assert "reboot or reload" in named[0]
+    assert "nvmlShutdown" not in launch["nvml"]
+    assert set(launch["nvml"]) <= {"nvmlInitWithFlags", "nvmlInit_v2"}
+
+
+def without_library(model: str) -> Launch:
+    switch = Path(os.environ[SWITCH_VARIABLE], LIBRARY_NAME)
+    switch.touch()
+    try:
+        return serve(model)
+    finally:
+        switch.unlink()
+
+
+def test_a_missing_library_is_named(hook: HookServer, p3: str) -> None:
+    """No libnvidia-ml.so.1: unknown with a line that says so, and the default profile."""
+    launch = hook.run(without_library, model=p3)
+    assert (choice(launch), codes(launch)) == (("s32k", "default"), ["memory_unknown"])
+    assert "libnvidia-ml.so.1 is not there" in said(launch)
+    assert launch["nvml"] == []
+
+
+def hanging(model: str) -> Launch:
+    import zenit_hub.device
+
+    zenit_hub.device.TIMEOUT_S = 0.2  # of the 5 s
+    cards(H100_TOTAL, total_bytes=H100_TOTAL)
+    rig().hang("nvmlDeviceGetName", 20)
+    return serve(model)
+
+
+def test_a_driver_that_hangs_is_left_behind(hook: HookServer, p3: str) -> None:
+    """The start goes on after the deadline: unknown with a line that says so."""
+    launch = hook.run(hanging, model=p3)
+    assert (choice(launch), codes(launch)) == (("s32k", "default"), ["memory_unknown"])
+    assert "did not answer" in said(launch)
+
+
+def without_modules(model: str, missing: list[str]) -> Launch:
+    cards(H100_TOTAL, total_bytes=H100_TOTAL)
+    sys.modules.update(dict.fromkeys(missing))  # None there is an ImportError
+    return serve(model)
+
+
+def test_the_binding_that_vllm_carries_stands_in(hook: HookServer, p3: str) -> None:
+    """Without pynvml, vllm.third_party.pynvml answers; without both, a line says so."""
+    launch = hook.run(without_modules, model=p3, missing=["pynvml"])
+    assert choice(launch) == ("l1m", "widest_fitting")
+    launch = hook.run(without_modules, model=p3, missing=["pynvml", "vllm.third_party.pynvml"])
+    assert (choice(launch), codes(launch)) == (("s32k", "default"), ["memory_unknown"])
+    assert "neither pynvml nor vllm.third_party.pynvml can be imported" in said(launch)
+    assert launch["nvml"] == []
+
+
+def without_cuda_calls(model: str) -> tuple[Launch, bool, int]:
+    import torch
+
+    def touched(*_: object, **__: object) -> None:
+        raise AssertionError("the launcher made a CUDA context")
+
+    for name in ("mem_get_info", "init", "current_device", "_lazy_init"):
+        setattr(torch.cuda, name, touched)
+    cards(188409184256, total_bytes=192265846784)
+    launch = serve(model)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(torch.cuda.is_initialized()))
+    return launch, torch.cuda.is_initialized(), os.waitpid(pid, 0)[1]
+
+
+def test_the_look_makes_no_cuda_context(hook: HookServer, p3: str) -> None:
+    """No torch.cuda call in the launcher, CUDA not initialised, and a fork still works (C2-15)."""
+    launch, initialised, forked = hook.run(without_cuda_calls, model=p3)
+    assert choice(launch) == ("l1m", "widest_fitting")
+    assert "175.47 GiB of 179.06 GiB free" in said(launch)
+    assert (initialised, forked) == (False, 0)
+
+
+def memory_versions(error: str | None) -> tuple[Any, list[str]]:
+    card = {"total_bytes": 40960 * MIB, "free_bytes": 40048 * MIB, "reserved_bytes": 904 * MIB, "used_bytes": 8 * MIB}
+    rig().put({"devices": [card]})
+    if error is not None:
+        rig().fail("nvmlDeviceGetMemoryInfo_v2", error)
+    return figures(), rig().calls()
+
+
+@pytest.mark.parametrize(
+    ("error", "total_bytes"), [(None, 42001760256), ("FunctionNotFound", 42949672960), ("Unknown", 42949672960)]
+)
+def test_the_second_version_of_the_figures_comes_first(hook: HookServer, error: str | None, total_bytes: int) -> None:
+    """Total is without the reserved part where v2 answers, v1's else; free is NVML's own (C2-17)."""
+    found, calls = hook.run(memory_versions, error=error)
+    assert found == [41993371648, total_bytes]
+    assert calls.count("nvmlDeviceGetMemoryInfo_v2") == 1
+    assert calls.count("nvmlDeviceGetMemoryInfo") == (0 if error is None else 1)
+
+
+def off_cuda(model: str, platform: str) -> Launch:
+    import psutil
+    import torch
+
+    class Untouchable:
+        def __getattr__(self, name: str) -> None:
+            raise AssertionError(f"{name} was touched")
+
+    cards(H100_TOTAL, total_bytes=H100_TOTAL)
+    sys.modules["amdsmi"] = Untouchable()
+    serve(model, platform="unspecified")  # whatever vLLM itself looks at is imported by now
+    real = torch.cuda, psutil.virtual_memory
+    torch.cuda, psutil.virtual_memory = Untouchable(), Untouchable()
+    try:
+        return engine(model, platform=platform)
+    finally:
+        torch.cuda, psutil.virtual_memory = real
+
+
+@pytest.mark.parametrize("platform", ["rocm", "xpu", "unspecified"])
+def test_other_platforms_are_not_looked_at(hook: HookServer, p3: str, platform: str) -> None:
+    """Neither NVML nor amdsmi, torch or psutil is asked; the default with its own utilization (C6-07)."""
+    launch = hook.run(off_cuda, model=p3, platform=platform)
+    assert choice(launch) == ("s32k", "default")
+    assert taken(launch, "gpu_memory_utilization") == [0.92]
+    assert (launch["nvml"], codes(launch)) == ([], [])
+
+
+def on_cpu(model: str) -> Launch:
+    cards(H100_TOTAL, total_bytes=H100_TOTAL)
+    return serve(model, platform="cpu")
+
+
+def test_on_the_cpu_platform_nvml_is_not_asked(hook: HookServer, p3: str) -> None:
+    """What the host has decides there, with a card beside it or not."""
+    launch = hook.run(on_cpu, model=p3)
+    assert launch["nvml"] == []
+    assert "80.00 GiB" not in said(launch)
