@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +144,10 @@ def test_nothing_of_one_engine_is_left_for_the_next(hook: HookServer, tmp_path: 
         "ZENIT_POSITION_STAGES": '[{"group":8}]',
         "ZENIT_POSITION_CLAMP": "users",
     }
-    assert without_hand_down(plain) == {"ZENIT_EFFECTIVE_MAX_MODEL_LEN": "2048", "ZENIT_POSITION_CLAMP": "users"}
+    assert without_hand_down(plain) == {
+        "ZENIT_EFFECTIVE_MAX_MODEL_LEN": "2048",
+        "ZENIT_POSITION_CLAMP": "users",
+    }
     assert without_hand_down(again) == without_hand_down(staged)
 
 
@@ -162,7 +164,9 @@ def allocator(model: str, torch_version: str, initialised: bool) -> Launch:
     return engine(model, max_model_len=4000)
 
 
-def test_the_allocator_variable_is_there_before_an_engine_process_starts(hook: HookServer, tmp_path: Path) -> None:
+def test_the_allocator_variable_is_there_before_an_engine_process_starts(
+    hook: HookServer, tmp_path: Path
+) -> None:
     """Under its oldest name, which every torch reads; a process that has CUDA already is told (C6-02)."""
     model = config_folder(tmp_path, TWO_KINDS)
     asked = [("2.8.0", False), ("2.9.1", False), ("2.11.0", False), ("2.11.0", True)]
@@ -195,19 +199,3 @@ def test_every_line_says_its_part(hook: HookServer, p3: str) -> None:
     assert "kept as you gave them: max_num_batched_tokens=4096, max_num_seqs=2." in lines
     assert lines[-1] == "To start without profiles: ZENIT_SERVING_PROFILE=off."
     assert codes(launch) == ["measurement_void"]
-
-
-def break_the_reader(model: str) -> Launch:
-    parsed(model)
-    hook_module = sys.modules["zenit_hub.engine.hook"]
-    hook_module.read_config = None
-    return serve(model)
-
-
-def test_a_defect_of_ours_is_one_line_and_vllm_starts(hook: HookServer, p3: str) -> None:
-    """Whatever goes wrong in our part, the arguments are what the caller typed, and the line says what to do."""
-    launch = hook.run(break_the_reader, model=p3)
-    assert taken(launch, "max_model_len", "kv_cache_memory_bytes") == [None, None]
-    assert [level for level, _ in launch["lines"]] == ["WARNING"]
-    assert "TypeError" in said(launch)
-    assert "ZENIT_SERVING_PROFILE=off" in said(launch)

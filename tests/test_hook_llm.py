@@ -60,7 +60,9 @@ def test_of_a_first_llm_another_value_than_the_default_is_seen(hook: HookServer,
     assert "does not show whether enforce_eager,skip_mm_profiling was" in said(launch)
 
 
-def test_of_a_first_llm_config_objects_are_not_taken_for_the_callers(hook: HookServer, tmp_path: Path) -> None:
+def test_of_a_first_llm_config_objects_are_not_taken_for_the_callers(
+    hook: HookServer, tmp_path: Path
+) -> None:
     """LLM makes compilation_config and the like itself: the measured figure is not void for that."""
     model = model_with(tmp_path, requires_free_bytes=1 << 30)
     launch = hook.run(first_engine, model=model, environment={})
@@ -128,7 +130,9 @@ def copies(model: str) -> list[Launch]:
     return [launched(kind.create_engine_config, "cuda") for kind in kinds]
 
 
-def test_a_copy_of_engine_args_does_not_take_every_field_for_the_callers(hook: HookServer, model: str) -> None:
+def test_a_copy_of_engine_args_does_not_take_every_field_for_the_callers(
+    hook: HookServer, model: str
+) -> None:
     """All fields at once are a copy and say nothing about who chose them: the profile is written all the same."""
     for launch in hook.run(copies, model=model):
         assert taken(launch, "max_model_len", "gpu_memory_utilization") == [32768, 0.88]

@@ -40,7 +40,15 @@ def test_two_nodes_decide_alike(hook: HookServer, p3: str, forced: str | None, p
     both = ["--nnodes", "2", "-tp", "2", "--node-rank"]
     head, worker = hook.together(
         (node, {"model": p3, "words": [*both, "0"], "free_bytes": 83751862272, "environment": environment}),
-        (node, {"model": p3, "words": [*both, "1", "--headless"], "free_bytes": 32212254720, "environment": environment}),
+        (
+            node,
+            {
+                "model": p3,
+                "words": [*both, "1", "--headless"],
+                "free_bytes": 32212254720,
+                "environment": environment,
+            },
+        ),
     )
     assert (head["headless"], worker["headless"]) == (False, True)
     assert {**worker["fields"], "node_rank": 0} == head["fields"]
@@ -59,7 +67,10 @@ def test_a_head_that_only_routes_decides_as_its_engines_do(
     routes = ["--data-parallel-size", "4", "--data-parallel-size-local"]
     head, engines = hook.together(
         (node, {"model": p3, "words": [*routes, "0"], "free_bytes": head_free_bytes, "environment": {}}),
-        (node, {"model": p3, "words": [*routes, "4", "--headless"], "free_bytes": 78 * GIB, "environment": {}}),
+        (
+            node,
+            {"model": p3, "words": [*routes, "4", "--headless"], "free_bytes": 78 * GIB, "environment": {}},
+        ),
     )
     own = {"data_parallel_size_local", "_api_process_count", "_api_process_rank"}
     differ = {name for name, value in head["fields"].items() if engines["fields"][name] != value}
@@ -122,3 +133,28 @@ def test_ray_workers_get_the_variables_and_not_the_decision(hook: HookServer, tm
     launch, copied = hook.run(with_backend, model=model, backend="mp")
     assert launch["env"]["VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"] == "MY_FLAG"
     assert "PYTORCH_CUDA_ALLOC_CONF" not in copied
+
+
+def another_engine(model: str, environment: dict[str, str]) -> Launch:
+    os.environ.update(environment)
+    cards(H100_TOTAL, total_bytes=H100_TOTAL)
+    return serve(model, "--distributed-executor-backend", "ray")
+
+
+def with_ray(model: str) -> dict[str, str]:
+    os.environ["VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"] = "MY_FLAG"
+    return dict(another_engine(model, {})["env"])
+
+
+def test_a_child_with_another_engine_forgets_what_its_parent_set(hook: HookServer, tmp_path: Path) -> None:
+    """Of the inherited variables ours go, and the caller's names for Ray stay."""
+    environment = hook.run(with_ray, model=config_folder(tmp_path / "ray", RAY))
+    plain = {"a": {"max_model_len": 2048}}
+    section = {**RAY["serving_profiles"], "profiles": plain}
+    model = config_folder(tmp_path / "plain", {**RAY, "serving_profiles": section})
+    launch = hook.run(another_engine, model=model, environment=environment)
+    del launch["env"]["ZENIT_SERVING_DECISION"]
+    assert launch["env"] == {
+        "ZENIT_EFFECTIVE_MAX_MODEL_LEN": "2048",
+        "VLLM_RAY_EXTRA_ENV_VARS_TO_COPY": "MY_FLAG,ZENIT_EFFECTIVE_MAX_MODEL_LEN",
+    }

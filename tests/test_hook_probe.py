@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.rigs.hook import (
-    SWITCH_VARIABLE,
     HookServer,
     Launch,
     choice,
@@ -19,16 +17,18 @@ from tests.rigs.hook import (
     config_folder,
     field_config,
     said,
-    taken,
 )
-from tests.rigs.hook_child import cards, engine, rig, serve
-from tests.rigs.nvml import LIBRARY_NAME
+from tests.rigs.hook_child import rig, serve
 
 pytest_plugins = ("tests.rigs.hook_fixtures",)
 
 MIB = 1 << 20
 H100_TOTAL = 85899345920
-SLICE = {"uuid": "MIG-aaaa1111-2222-3333-4444-555555555555", "total_bytes": 17179869184, "free_bytes": 16986931200}
+SLICE = {
+    "uuid": "MIG-aaaa1111-2222-3333-4444-555555555555",
+    "total_bytes": 17179869184,
+    "free_bytes": 16986931200,
+}
 MIG_CARD = {
     "uuid": "GPU-0e5d0000-2222-3333-4444-555555555555",
     "name": "NVIDIA H100",
@@ -59,7 +59,9 @@ def slice_of_a_locked_card(model: str, visible: str | None) -> tuple[Any, Launch
 
 
 @pytest.mark.parametrize("visible", [None, "0", SLICE["uuid"]])
-def test_a_slice_answers_where_its_card_may_not_be_asked(hook: HookServer, p3: str, visible: str | None) -> None:
+def test_a_slice_answers_where_its_card_may_not_be_asked(
+    hook: HookServer, p3: str, visible: str | None
+) -> None:
     """The parent's handle has no permission, the MIG handle answers: those figures (C2-03, C2-04)."""
     found, launch = hook.run(slice_of_a_locked_card, model=p3, visible=visible)
     assert found == [16986931200, 17179869184]
@@ -115,7 +117,9 @@ def card_and_host(card: dict[str, Any], root: str) -> Any:
     ],
     ids=["NotSupported", "zeros", "too small"],
 )
-def test_an_integrated_gpu_has_the_hosts_memory(hook: HookServer, tmp_path: Path, answers: dict[str, Any]) -> None:
+def test_an_integrated_gpu_has_the_hosts_memory(
+    hook: HookServer, tmp_path: Path, answers: dict[str, Any]
+) -> None:
     """MemTotal and MemAvailable whatever NVML says, never MemFree; a discrete card stays unknown (C2-10)."""
     meminfo = tmp_path / "proc" / "meminfo"
     meminfo.parent.mkdir()
@@ -127,98 +131,13 @@ def test_an_integrated_gpu_has_the_hosts_memory(hook: HookServer, tmp_path: Path
     assert hook.run(card_and_host, card=discrete, **arguments) is None
 
 
-def mismatch(model: str) -> Launch:
-    rig().put({"driver_error": "LibRmVersionMismatch", "devices": [MIG_CARD]})
-    return serve(model)
-
-
-def test_a_driver_of_another_version_is_named_with_the_remedy(hook: HookServer, p3: str) -> None:
-    """Default profile, one line, and no nvmlShutdown after an init that failed (C2-14)."""
-    launch = hook.run(mismatch, model=p3)
-    assert launch["raised"] is None
-    assert choice(launch) == ("s32k", "default")
-    named = [line for line in said(launch).splitlines() if "mismatch" in line]
-    assert len(named) == 1
-    assert "reboot or reload" in named[0]
-    assert "nvmlShutdown" not in launch["nvml"]
-    assert set(launch["nvml"]) <= {"nvmlInitWithFlags", "nvmlInit_v2"}
-
-
-def without_library(model: str) -> Launch:
-    switch = Path(os.environ[SWITCH_VARIABLE], LIBRARY_NAME)
-    switch.touch()
-    try:
-        return serve(model)
-    finally:
-        switch.unlink()
-
-
-def test_a_missing_library_is_named(hook: HookServer, p3: str) -> None:
-    """No libnvidia-ml.so.1: unknown with a line that says so, and the default profile."""
-    launch = hook.run(without_library, model=p3)
-    assert (choice(launch), codes(launch)) == (("s32k", "default"), ["memory_unknown"])
-    assert "libnvidia-ml.so.1 is not there" in said(launch)
-    assert launch["nvml"] == []
-
-
-def hanging(model: str) -> Launch:
-    import zenit_hub.device
-
-    zenit_hub.device.TIMEOUT_S = 0.2  # of the 5 s
-    cards(H100_TOTAL, total_bytes=H100_TOTAL)
-    rig().hang("nvmlDeviceGetName", 20)
-    return serve(model)
-
-
-def test_a_driver_that_hangs_is_left_behind(hook: HookServer, p3: str) -> None:
-    """The start goes on after the deadline: unknown with a line that says so."""
-    launch = hook.run(hanging, model=p3)
-    assert (choice(launch), codes(launch)) == (("s32k", "default"), ["memory_unknown"])
-    assert "did not answer" in said(launch)
-
-
-def without_modules(model: str, missing: list[str]) -> Launch:
-    cards(H100_TOTAL, total_bytes=H100_TOTAL)
-    sys.modules.update(dict.fromkeys(missing))  # None there is an ImportError
-    return serve(model)
-
-
-def test_the_binding_that_vllm_carries_stands_in(hook: HookServer, p3: str) -> None:
-    """Without pynvml, vllm.third_party.pynvml answers; without both, a line says so."""
-    launch = hook.run(without_modules, model=p3, missing=["pynvml"])
-    assert choice(launch) == ("l1m", "widest_fitting")
-    launch = hook.run(without_modules, model=p3, missing=["pynvml", "vllm.third_party.pynvml"])
-    assert (choice(launch), codes(launch)) == (("s32k", "default"), ["memory_unknown"])
-    assert "neither pynvml nor vllm.third_party.pynvml can be imported" in said(launch)
-    assert launch["nvml"] == []
-
-
-def without_cuda_calls(model: str) -> tuple[Launch, bool, int]:
-    import torch
-
-    def touched(*_: object, **__: object) -> None:
-        raise AssertionError("the launcher made a CUDA context")
-
-    for name in ("mem_get_info", "init", "current_device", "_lazy_init"):
-        setattr(torch.cuda, name, touched)
-    cards(188409184256, total_bytes=192265846784)
-    launch = serve(model)
-    pid = os.fork()
-    if pid == 0:
-        os._exit(int(torch.cuda.is_initialized()))
-    return launch, torch.cuda.is_initialized(), os.waitpid(pid, 0)[1]
-
-
-def test_the_look_makes_no_cuda_context(hook: HookServer, p3: str) -> None:
-    """No torch.cuda call in the launcher, CUDA not initialised, and a fork still works (C2-15)."""
-    launch, initialised, forked = hook.run(without_cuda_calls, model=p3)
-    assert choice(launch) == ("l1m", "widest_fitting")
-    assert "175.47 GiB of 179.06 GiB free" in said(launch)
-    assert (initialised, forked) == (False, 0)
-
-
 def memory_versions(error: str | None) -> tuple[Any, list[str]]:
-    card = {"total_bytes": 40960 * MIB, "free_bytes": 40048 * MIB, "reserved_bytes": 904 * MIB, "used_bytes": 8 * MIB}
+    card = {
+        "total_bytes": 40960 * MIB,
+        "free_bytes": 40048 * MIB,
+        "reserved_bytes": 904 * MIB,
+        "used_bytes": 8 * MIB,
+    }
     rig().put({"devices": [card]})
     if error is not None:
         rig().fail("nvmlDeviceGetMemoryInfo_v2", error)
@@ -226,51 +145,14 @@ def memory_versions(error: str | None) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("error", "total_bytes"), [(None, 42001760256), ("FunctionNotFound", 42949672960), ("Unknown", 42949672960)]
+    ("error", "total_bytes"),
+    [(None, 42001760256), ("FunctionNotFound", 42949672960), ("Unknown", 42949672960)],
 )
-def test_the_second_version_of_the_figures_comes_first(hook: HookServer, error: str | None, total_bytes: int) -> None:
+def test_the_second_version_of_the_figures_comes_first(
+    hook: HookServer, error: str | None, total_bytes: int
+) -> None:
     """Total is without the reserved part where v2 answers, v1's else; free is NVML's own (C2-17)."""
     found, calls = hook.run(memory_versions, error=error)
     assert found == [41993371648, total_bytes]
     assert calls.count("nvmlDeviceGetMemoryInfo_v2") == 1
     assert calls.count("nvmlDeviceGetMemoryInfo") == (0 if error is None else 1)
-
-
-def off_cuda(model: str, platform: str) -> Launch:
-    import psutil
-    import torch
-
-    class Untouchable:
-        def __getattr__(self, name: str) -> None:
-            raise AssertionError(f"{name} was touched")
-
-    cards(H100_TOTAL, total_bytes=H100_TOTAL)
-    sys.modules["amdsmi"] = Untouchable()
-    serve(model, platform="unspecified")  # whatever vLLM itself looks at is imported by now
-    real = torch.cuda, psutil.virtual_memory
-    torch.cuda, psutil.virtual_memory = Untouchable(), Untouchable()
-    try:
-        return engine(model, platform=platform)
-    finally:
-        torch.cuda, psutil.virtual_memory = real
-
-
-@pytest.mark.parametrize("platform", ["rocm", "xpu", "unspecified"])
-def test_other_platforms_are_not_looked_at(hook: HookServer, p3: str, platform: str) -> None:
-    """Neither NVML nor amdsmi, torch or psutil is asked; the default with its own utilization (C6-07)."""
-    launch = hook.run(off_cuda, model=p3, platform=platform)
-    assert choice(launch) == ("s32k", "default")
-    assert taken(launch, "gpu_memory_utilization") == [0.92]
-    assert (launch["nvml"], codes(launch)) == ([], [])
-
-
-def on_cpu(model: str) -> Launch:
-    cards(H100_TOTAL, total_bytes=H100_TOTAL)
-    return serve(model, platform="cpu")
-
-
-def test_on_the_cpu_platform_nvml_is_not_asked(hook: HookServer, p3: str) -> None:
-    """What the host has decides there, with a card beside it or not."""
-    launch = hook.run(on_cpu, model=p3)
-    assert launch["nvml"] == []
-    assert "80.00 GiB" not in said(launch)

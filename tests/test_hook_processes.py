@@ -26,7 +26,9 @@ def p3(tmp_path: Path) -> str:
     return config_folder(tmp_path / "p3", field_config("C1-03a"))
 
 
-def launcher(model: str, words: list[str], free_bytes: int = 83751862272) -> tuple[Launch, str, dict[str, str]]:
+def launcher(
+    model: str, words: list[str], free_bytes: int = 83751862272
+) -> tuple[Launch, str, dict[str, str]]:
     """A launch's first process: what became of it, its parsed arguments and the environment for its children."""
     cards(free_bytes, total_bytes=H100_TOTAL)
     args = parsed(model, *words)
@@ -66,14 +68,24 @@ def test_a_word_that_equals_the_default_reaches_the_api_servers(hook: HookServer
     assert "kept as you gave them: gpu_memory_utilization=0.92." in said(alone)
 
 
-@pytest.mark.parametrize("words", [["--api-server-count", "2", "--max-num-seqs", "2"], ["--max-model-len", "30000"]])
-def test_a_child_with_other_arguments_probes_afresh(hook: HookServer, p3: str, words: list[str]) -> None:
-    """A decision is for one command line: for another it means nothing (C3-03)."""
-    _, _, environment = hook.run(launcher, model=p3, words=["--api-server-count", "2"])
+@pytest.mark.parametrize(
+    ("words", "chosen", "window"),
+    [
+        (["--api-server-count", "2", "--max-num-seqs", "2"], ("m256k", "widest_fitting"), "262144"),
+        (["--max-model-len", "30000"], ("s32k", "requested_length"), "30000"),
+    ],
+)
+def test_a_child_with_other_arguments_probes_afresh(
+    hook: HookServer, p3: str, words: list[str], chosen: tuple[str, str], window: str
+) -> None:
+    """A decision is for one command line; what the launcher set for its engine is no word of the user's (C3-03)."""
+    first, _, environment = hook.run(launcher, model=p3, words=["--api-server-count", "2"])
+    assert first["env"]["ZENIT_EFFECTIVE_MAX_MODEL_LEN"] == "1048576"
     _, args, _ = hook.run(launcher, model=p3, words=words)
     later = hook.run(server, frozen_args=args, environment=environment, rank=0, free_bytes=30 * GIB)
     assert "nvmlDeviceGetMemoryInfo" in later["nvml"]
-    assert choice(later) in {("m256k", "widest_fitting"), ("s32k", "requested_length")}
+    assert choice(later) == chosen
+    assert later["env"]["ZENIT_EFFECTIVE_MAX_MODEL_LEN"] == window
 
 
 def test_a_child_with_another_model_probes_afresh(hook: HookServer, p3: str, tmp_path: Path) -> None:
@@ -105,7 +117,9 @@ FORGERIES: list[Any] = [
 def test_a_forged_decision_sets_nothing(hook: HookServer, launched_twice: Any, forgery: Any) -> None:
     """What the section may not set is not taken from a hand-down either; the process decides by itself (C3-05)."""
     args, environment = launched_twice
-    handed = forgery if isinstance(forgery, str) else json.dumps({**json.loads(environment[HAND_DOWN]), **forgery})
+    handed = (
+        forgery if isinstance(forgery, str) else json.dumps({**json.loads(environment[HAND_DOWN]), **forgery})
+    )
     later = hook.run(
         server, frozen_args=args, environment={**environment, HAND_DOWN: handed}, rank=0, free_bytes=30 * GIB
     )
@@ -118,6 +132,18 @@ def launched_twice(hook: HookServer, tmp_path_factory: pytest.TempPathFactory) -
     model = config_folder(tmp_path_factory.mktemp("launched"), field_config("C1-03a"))
     _, args, environment = hook.run(launcher, model=model, words=["--api-server-count", "2"])
     return args, environment
+
+
+@pytest.mark.parametrize("model", ["s3://bucket/model", "{unreadable}"])
+def test_what_is_said_without_a_profile_is_said_once(hook: HookServer, tmp_path: Path, model: str) -> None:
+    """Cloud storage, a config that cannot be used: one line a launch, not one a process."""
+    (tmp_path / "config.json").write_text("[]", encoding="utf-8")
+    model = model.format(unreadable=tmp_path)
+    first, args, environment = hook.run(launcher, model=model, words=["--api-server-count", "2"])
+    assert len(first["lines"]) == 1
+    later = hook.run(server, frozen_args=args, environment=environment, rank=0, free_bytes=1)
+    assert later["lines"] == []
+    assert later["fields"] == {**first["fields"], "_api_process_rank": 0}
 
 
 def test_no_secret_is_handed_down(hook: HookServer, p3: str) -> None:
@@ -137,7 +163,9 @@ def spawned(model: str) -> list[Launch]:
     rig().put({"driver_error": "Unknown"})
     context = multiprocessing.get_context("spawn")
     answers = context.SimpleQueue()
-    servers = [context.Process(target=spawned_server, args=(Recorder(), args, rank, answers)) for rank in (0, 1)]
+    servers = [
+        context.Process(target=spawned_server, args=(Recorder(), args, rank, answers)) for rank in (0, 1)
+    ]
     for process in servers:
         process.start()
     later = sorted((answers.get() for _ in servers), key=lambda launch: launch["fields"]["_api_process_rank"])

@@ -59,13 +59,12 @@ def launch_all(launches: list[dict[str, Any]]) -> list[Any]:
 def warm_up(model: str) -> None:
     """Import and compile, once for all, what a launch imports and compiles; it leaves nothing else behind."""
     from zenit_hub.engine.facts import installed_engine
-    from zenit_hub.read import find_config
     from zenit_hub.section import Section, read_section
 
     os.environ[PROFILE] = "off"
     serve(model)
     del os.environ[PROFILE]
-    config: Any = find_config(model).config
+    config = json.loads(Path(model, "config.json").read_text(encoding="utf-8"))
     assert isinstance(read_section(config, installed_engine().kv_cache_dtypes), Section)
     gc.freeze()
 
@@ -103,7 +102,9 @@ def both(hook: HookServer, tmp_path_factory: pytest.TempPathFactory) -> Both:
         machine = {key: value for key, value in case["machine"].items() if key not in ENGINE_KEYS}
         # vLLM names its version without the label that a build may carry in its metadata.
         version = (vllm_version() or "").partition("+")[0]
-        words = words_of({**case, "machine": {**machine, "vllm_version": version}}, tmp_path_factory.mktemp("case"))
+        words = words_of(
+            {**case, "machine": {**machine, "vllm_version": version}}, tmp_path_factory.mktemp("case")
+        )
         planned.append(words)
         launches.append(as_a_launch(words, machine))
     shares = [launches[start::PROCESSES] for start in range(PROCESSES)]
@@ -147,7 +148,9 @@ def kept_of(launch: Launch) -> dict[str, str]:
 
 
 def memory_of(launch: Launch) -> str | None:
-    found = re.search(r", ([0-9.]+ GiB of [0-9.]+ GiB free, budget [0-9.]+ GiB)\.$", said(launch), re.MULTILINE)
+    found = re.search(
+        r", ([0-9.]+ GiB of [0-9.]+ GiB free, budget [0-9.]+ GiB)\.$", said(launch), re.MULTILINE
+    )
     return found[1] if found else None
 
 

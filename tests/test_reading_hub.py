@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.hub import LoopbackHub
-from tests.rigs.reading import P3, Commands, Reader, Told, cli, config_file
+from tests.rigs.reading import P3, Reader, Told, cli, config_file
 
 pytest_plugins = ("tests.rigs.reading_fixtures",)
 
@@ -37,12 +37,14 @@ def assert_one_clear_error(told: Told, why: str) -> None:
     assert TOKEN not in told.said
 
 
-def test_a_model_that_is_not_in_the_cache_is_one_line_offline(repos: LoopbackHub, commands: Commands) -> None:
+def test_a_model_that_is_not_in_the_cache_is_one_line_offline(
+    repos: LoopbackHub, environment: dict[str, str], tmp_path: Path
+) -> None:
     """``HF_HUB_OFFLINE=1``, a repo that was never downloaded: nobody is asked, exit 1."""
     repos.create("offline/new", {"config.json": config_file()})
-    orders = [cli(name, "offline/new", environ={"HF_HUB_OFFLINE": "1"}) for name in ("plan", "validate")]
-    for told in commands.bare.together(*orders):
-        assert_one_clear_error(told, "it is not in the cache")
+    with Reader(tmp_path, {**environment, "HF_HUB_OFFLINE": "1"}) as offline:
+        for told in offline.together(cli("plan", "offline/new"), cli("validate", "offline/new")):
+            assert_one_clear_error(told, "it is not in the cache")
     assert repos.count(path="*offline/new*") == 0
 
 

@@ -97,7 +97,9 @@ def answer(
             f"the model's config.json cannot be used: {config.why}. vLLM starts without profiles.",
         )
         return Answer(Decision("unreadable"), cautions=(caution,))
-    reading = read_section(config, around.engine.kv_cache_dtypes)
+    overrides = caller.value("hf_overrides")
+    seen = {**config, **overrides} if isinstance(overrides, Mapping) else config
+    reading = read_section(seen, around.engine.kv_cache_dtypes)
     if isinstance(reading, NoSection):
         return Answer(Decision("no_section"))
     if isinstance(reading, OtherArchitecture):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -91,6 +92,8 @@ def install_model_owned_serving_defaults() -> bool:
 
     ``False`` where it is in already.
     """
+    # Before the hook: what is there is watched.
+    importlib.import_module("vllm.entrypoints.llm")
     from zenit_hub.engine.hook import install
 
     return install()

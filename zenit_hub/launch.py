@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from zenit_hub import env
 from zenit_hub.apply import Filling
@@ -71,14 +72,29 @@ def take(key: str, environment: Mapping[str, str]) -> Handed | None:
             return None
         if not _of_this_launch(content["pid"], content["parent_pid"]):
             return None
-        profile, to_set, published = content["profile"], dict(content["set"]), dict(content["env"])
+        profile, to_set, published = content["profile"], dict(content["set"]), _published(content)
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
     if not (profile is None or isinstance(profile, str)) or not valid_arguments(to_set):
         return None
-    if not all(name in _PUBLISHABLE and isinstance(value, str) for name, value in published.items()):
-        return None
     return Handed(profile, Filling(set=to_set, env=published))
+
+
+def _published(content: Mapping[str, Any]) -> dict[str, str]:
+    """The variables of a handed-down decision. Raises ``ValueError`` where one is not of the list."""
+    published = dict(content["env"])
+    if not all(name in _PUBLISHABLE and isinstance(value, str) for name, value in published.items()):
+        raise ValueError("a variable that no section can set")
+    return published
+
+
+def _set_by_another_process(environment: Mapping[str, str]) -> dict[str, str]:
+    """What an ancestor set for its engine, as the decision that came with it says."""
+    try:
+        content = json.loads(environment[env.HANDED_DOWN])
+        return {} if content["pid"] == os.getpid() else _published(content)
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
 
 
 def _of_this_launch(pid: int, parent_pid: int) -> bool:
@@ -109,7 +125,11 @@ class Publisher:
         self._ours: dict[str, tuple[str, str | None]] = {}
 
     def withdraw(self, environment: MutableMapping[str, str]) -> None:
-        """Take back what was set for an earlier engine, unless somebody changed it since."""
+        """Take back what was set for an earlier engine, by this process or one that it came from.
+
+        What somebody changed since is his.
+        """
+        self._withdraw_inherited(environment)
         for name, (value, before) in self._ours.items():
             if environment.get(name) != value:
                 continue
@@ -119,6 +139,19 @@ class Publisher:
                 environment[name] = before
         self._ours.clear()
         environment.pop(env.HANDED_DOWN, None)
+
+    def _withdraw_inherited(self, environment: MutableMapping[str, str]) -> None:
+        inherited = _set_by_another_process(environment)
+        for name, value in inherited.items():
+            if name in self._ours or environment.get(name) != value:
+                continue
+            left = (
+                [word for word in value.split(",") if word not in inherited] if name == env.RAY_COPIES else []
+            )
+            if left:
+                environment[name] = ",".join(left)
+            else:
+                del environment[name]
 
     def publish(self, variables: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
         """Set ``variables`` and remember what stood there."""

@@ -6,12 +6,16 @@ vLLM calls it in every process it starts, several times, and does not catch what
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import sys
 
 from zenit_hub import say
 
 
 def register() -> None:
     """Put the hook into this process. Never raises."""
+    if _builds_no_engine():
+        return
     try:
         from zenit_hub.engine.hook import install
 
@@ -21,3 +25,15 @@ def register() -> None:
             "this vLLM lacks something that zenit_hub needs", f"{type(error).__name__}: {error}"
         )
         logging.getLogger(say.LOGGER).warning("%s", line)
+
+
+def _builds_no_engine() -> bool:
+    """Engine cores, workers and the model inspection load plug-ins as well, and never make an ``EngineArgs``.
+
+    They have not imported its module, which would cost each of them a part of a second.
+    """
+    if "vllm.engine.arg_utils" in sys.modules:
+        return False
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    inspects = main is not None and main.name.startswith("vllm.model_executor.")
+    return inspects or multiprocessing.parent_process() is not None

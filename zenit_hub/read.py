@@ -179,7 +179,10 @@ def hub_trouble(error: Exception, revision: str | None) -> tuple[str, str]:
         status = getattr(error.response, "status_code", None)
         refused = status in (401, 403)
         return f"the Hub answered {status}", "check the token" if refused else "try again later"
-    return f"the Hub's client failed with {type(error).__name__}", "check the network, HF_ENDPOINT and the token"
+    return (
+        f"the Hub's client failed with {type(error).__name__}",
+        "check the network, HF_ENDPOINT and the token",
+    )
 
 
 def _download(repo: str, revision: str | None, token: str | None) -> Path | None:

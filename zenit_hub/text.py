@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Iterable
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that move a cursor, reorder a line or show nothing."""
@@ -52,6 +53,6 @@ def gib(size_bytes: int) -> str:
     return f"{sign}{hundredths // 100}.{hundredths % 100:02d} GiB"
 
 
-def listed(names: object) -> str:
+def listed(names: Iterable[object]) -> str:
     """Names of strangers as ``a, b, c``, each printable."""
-    return ", ".join(printable(name) for name in names)  # type: ignore[attr-defined]
+    return ", ".join(printable(name) for name in names)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.rigs.checkpoints import CheckpointSpec, build_checkpoint
 from tests.rigs.hub import LoopbackHub, directory_files
-from tests.rigs.reading import P3, SECTION, Commands, Reader, Told, cli, config_file, engine, hook, read
+from tests.rigs.reading import COMMANDS, P3, SECTION, Reader, Told, cli, config_file, engine, hook, read
 
 pytestmark = pytest.mark.engine
 pytest_plugins = ("tests.rigs.reading_fixtures",)
@@ -94,30 +95,30 @@ def test_whatever_the_hub_does_a_launch_goes_on_within_ten_seconds(
 
 
 def test_plan_and_validate_end_within_ten_seconds(
-    repos: LoopbackHub, commands: Commands, nowhere: str
+    repos: LoopbackHub, command: Reader, environment: dict[str, str], nowhere: str, tmp_path: Path
 ) -> None:
     """An error with the reason, exit 1; from the cache where it is there."""
-    named = [(kind, state) for kind in ("503", "silent", "drops", "unreachable") for state in STATES]
-    for kind, state in named:
-        repos.create(f"plan-{kind}/{state}", {"config.json": config_file()})
-    orders = {name: cli("plan", f"plan-{name[0]}/{name[1]}") for name in named}
-    commands.prepared.together(*(order for (_, state), order in orders.items() if state == "cached"))
+    kinds = ("503", "silent", "drops", "unreachable")
+    for kind in kinds:
+        for state in STATES:
+            repos.create(f"plan-{kind}/{state}", {"config.json": config_file()})
+    command.together(*(cli("plan", f"plan-{kind}/cached") for kind in kinds))
     for kind, fault in FAULTS.items():
         repos.fail("*", f"*plan-{kind}/*", times=None, **fault)
-    elsewhere = [
-        {**order, "environ": {"HF_ENDPOINT": nowhere}}
-        for (kind, _), order in orders.items()
-        if kind == "unreachable"
-    ]
-    unreached = commands.bare.begin(*elsewhere)
-    reached = [order for (kind, _), order in orders.items() if kind != "unreachable"]
-    *told, validated = commands.prepared.together(*reached, cli("validate", "plan-silent/new"))
-    told += unreached()
+    orders = {
+        f"{kind}/{state}": cli("plan", f"plan-{kind}/{state}") for kind in kinds[:-1] for state in STATES
+    }
+    orders["validate/new"] = cli("validate", "plan-silent/new")
+    with Reader(tmp_path, {**environment, "HF_ENDPOINT": nowhere}, COMMANDS) as elsewhere:
+        unreached = elsewhere.begin(*(cli("plan", f"plan-unreachable/{state}") for state in STATES))
+        answers = [*zip(orders, command.together(*orders.values()), strict=True)]
+        answers += zip((f"unreachable/{state}" for state in STATES), unreached(), strict=True)
     repos.heal()
-    for (kind, state), one in [*zip(named, told, strict=True), (("validate", "new"), validated)]:
-        assert one["seconds"] <= 10, (kind, state)
-        assert (one["raised"], one["status"]) == (None, 0 if state == "cached" else 1), (kind, state)
-        assert ("cannot be read: the Hub" in one["out"] + one["err"]) == (state == "new")
+    for name, told in answers:
+        new = name.endswith("new")
+        assert told["seconds"] <= 10, name
+        assert (told["raised"], told["status"]) == (None, int(new)), name
+        assert ("cannot be read: the Hub" in told["out"] + told["err"]) == new, name
 
 
 def test_a_hub_that_recovers_is_waited_for(repos: LoopbackHub, reader: Reader) -> None:
@@ -155,13 +156,13 @@ def test_a_private_repo_opens_to_its_owner_s_token(repos: LoopbackHub, reader: R
 
 
 def test_a_private_repo_is_served_with_its_owner_s_token(
-    repos: LoopbackHub, reader: Reader, tmp_path_factory: pytest.TempPathFactory
+    repos: LoopbackHub, reader: Reader, tmp_path: Path
 ) -> None:
     """A whole configuration with the window of the section."""
     profile = {"max_model_len": 2048, "kv_cache_memory_bytes": 2**25}
     section = {"default_profile": "wide", "profiles": {"wide": profile}}
     spec = CheckpointSpec(section=section, section_key="serving_profiles")
-    files = directory_files(build_checkpoint(tmp_path_factory.mktemp("private"), spec))
+    files = directory_files(build_checkpoint(tmp_path, spec))
     repos.create("served/private", files, private=True, token=TOKEN + "_served")
     told = reader.ask(engine("served/private", environ={"HF_TOKEN": TOKEN + "_served"}))
     assert (told["raised"], told["window"], told.errors) == (None, 2048, [])

@@ -1,10 +1,10 @@
 """The hook in the real vLLM, in processes of its own: what a test does with them from outside.
 
-    def two_launches(model: str) -> list[Launch]:  # runs in the child, with tests.rigs.hook_child
-        cards(33285996544, total_bytes=33683281019)
-        return [serve(model), serve(model, "--max-num-seqs", "2")]
+def two_launches(model: str) -> list[Launch]:  # runs in the child, with tests.rigs.hook_child
+    cards(33285996544, total_bytes=33683281019)
+    return [serve(model), serve(model, "--max-num-seqs", "2")]
 
-    first, second = hook.run(two_launches, model=config_folder(tmp_path, P3))
+first, second = hook.run(two_launches, model=config_folder(tmp_path, P3))
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -76,6 +77,7 @@ class HookServer:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
+            start_new_session=True,
         )
         self._read(START_TIMEOUT_S)
 
@@ -89,7 +91,7 @@ class HookServer:
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)  # a call that hangs with it
             self._process.wait()
         self._process.stdout.close()
         self._errors.close()

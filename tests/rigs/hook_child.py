@@ -25,7 +25,9 @@ from tests.rigs.hook_server import OUTPUT
 from tests.rigs.nvml import NvmlRig
 
 _PUBLISHED = re.compile(r"(?!ZENIT_RIG_)(ZENIT_.*|PYTORCH_.*ALLOC_CONF|VLLM_RAY_.*)")
-_LINE = re.compile(r"^(?:\([^)]*\) )?([A-Z]+) \S+ \S+ \[[^]]*\] (ZENIT_MODEL_OWNED_SERVING_PROFILES_V1 .*)$", re.MULTILINE)
+_LINE = re.compile(
+    r"^(?:\([^)]*\) )?([A-Z]+) \S+ \S+ \[[^]]*\] (ZENIT_MODEL_OWNED_SERVING_PROFILES_V1 .*)$", re.MULTILINE
+)
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -149,7 +151,7 @@ def launched(start: Callable[[], object], platform: str) -> Launch:
             note = nothing
         except Started as started:
             note = {**nothing, **started.note}
-        except (Exception, SystemExit) as error:
+        except (ValueError, AssertionError, SystemExit) as error:
             note = {**nothing, "raised": f"{type(error).__name__}: {error}"}
     sys.stdout.flush()
     text = output.read_bytes()[said_before:].decode()
@@ -197,12 +199,16 @@ def _config_on_the_cpu(self: Any, usage_context: Any = None, headless: bool = Fa
 
 
 def fields_of(engine_args: Any) -> dict[str, Any]:
-    return {field.name: plain(getattr(engine_args, field.name, None)) for field in dataclasses.fields(engine_args)}
+    return {
+        field.name: plain(getattr(engine_args, field.name, None)) for field in dataclasses.fields(engine_args)
+    }
 
 
 def plain(value: Any) -> Any:
     """A value as JSON. Names that vLLM draws by lot (``KVTransferConfig.engine_id``) are not shown."""
-    return value if value is None or isinstance(value, (bool, int, float, str)) else _UUID.sub("…", repr(value))
+    return (
+        value if value is None or isinstance(value, (bool, int, float, str)) else _UUID.sub("…", repr(value))
+    )
 
 
 def published(environment: Mapping[str, str]) -> dict[str, str]:

@@ -189,16 +189,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Readers of one Hugging Face home, one as usual and one with ``HF_HUB_OFFLINE=1``."""
+    """With vLLM: one as usual, and one with ``HF_HUB_OFFLINE=1``."""
 
-    home: Path
     online: Reader
     offline: Reader
-
-
-@dataclass(frozen=True, slots=True)
-class Commands:
-    """``zenit-hub``: in ``bare`` the Hub's client is imported by the order, and takes in its environment."""
-
-    bare: Reader
-    prepared: Reader

@@ -11,22 +11,16 @@ import contextlib
 import importlib
 import io
 import json
-import logging
 import os
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import Any
 
-READER = "zenit_hub.engine.config"
-"""The module that asks vLLM for a config on our account; vLLM's own calls do not come through it."""
+from tests.rigs.reading_watch import Answer, Client, Journal, Timed, connecting_times_out, watch_get_config
 
 Order = Mapping[str, Any]
-Answer = dict[str, Any]
 
 
 def read(order: Order) -> Answer:
@@ -34,13 +28,12 @@ def read(order: Order) -> Answer:
     from zenit_hub.engine.config import Source, read_config
 
     source = Source.of(engine_args(order))
-    client = Client()
-    started = time.monotonic()
+    timed, client = Timed(read_config), Client()
     with client:
-        found, trouble = read_config(source)
+        found, trouble = timed(source)
     config = found.config
     return {
-        "read_s": time.monotonic() - started,
+        "read_s": timed.spent_s,
         "client_calls": client.calls,
         "config": dict(config) if isinstance(config, Mapping) else None,
         "why": getattr(config, "why", None),
@@ -58,21 +51,12 @@ def hook(order: Order) -> Answer:
 
     reached: list[Any] = []
     EngineArgs.create_engine_config = lambda self, *_, **__: reached.append(self)
-    spent_s: list[float] = []
-    original = module.read_config
-
-    def read_config(source: Any) -> Any:
-        started = time.monotonic()
-        found = original(source)
-        spent_s.append(time.monotonic() - started)
-        return found
-
-    module.read_config = read_config
+    module.read_config = timed = Timed(module.read_config)
     made = engine_args(order)
     before = dict(vars(made))
     made.create_engine_config()
     changed = {name: value for name, value in vars(made).items() if value is not before[name]}
-    return {"set": changed, "model": made.model, "vllm_goes_on": reached == [made], "read_s": sum(spent_s)}
+    return {"set": changed, "model": made.model, "vllm_goes_on": reached == [made], "read_s": timed.spent_s}
 
 
 def engine(order: Order) -> Answer:
@@ -101,52 +85,6 @@ def cli(order: Order) -> Answer:
 ORDERS: Mapping[str, Callable[[Order], Answer]] = {"read": read, "hook": hook, "engine": engine, "cli": cli}
 
 
-class Client:
-    """Counts the calls into the Hub's client, this thread's and those of threads that begin meanwhile."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def _count(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_globals.get("__name__", "").partition(".")[0] == "huggingface_hub":
-            self.calls += 1
-
-    def __enter__(self) -> None:
-        threading.setprofile(self._count)
-        sys.setprofile(self._count)
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-        threading.setprofile(None)
-
-
-@dataclass
-class Journal:
-    """Of one order: the log records as (logger, level, text), and our calls of vLLM's ``get_config``."""
-
-    records: list[tuple[str, str, str]] = field(default_factory=list)
-    get_config: list[Answer] = field(default_factory=list)
-    raised: str | None = None
-
-    def __enter__(self) -> Journal:
-        make_record = logging.getLogRecordFactory()
-
-        def noted(*args: Any, **kwargs: Any) -> logging.LogRecord:
-            record = make_record(*args, **kwargs)
-            self.records.append((record.name, record.levelname, record.getMessage()))
-            return record
-
-        logging.setLogRecordFactory(noted)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        """Whatever it is, the test wants to see it."""
-        self.raised = None if error is None else f"{type(error).__name__}: {error}"
-        return True
-
-
 def carried_out(order: Order) -> Answer:
     """The answer with what carrying out the order did to this process."""
     os.environ.update(order["environ"])
@@ -154,11 +92,11 @@ def carried_out(order: Order) -> Answer:
     answer: Answer = {}
     journal = Journal()
     started = time.monotonic()
-    with journal, contextlib.ExitStack() as stack:
+    with journal:
         if order["do"] != "cli":
             watch_get_config(journal, loses_section=order.get("get_config_loses_section", False))
         if order.get("connecting_times_out"):
-            stack.enter_context(connecting_times_out())
+            connecting_times_out()
         answer = ORDERS[order["do"]](order)
     after = dict(os.environ)
     names = before.keys() | after.keys()
@@ -171,54 +109,6 @@ def carried_out(order: Order) -> Answer:
         "environ": {name: after.get(name) for name in names if before.get(name) != after.get(name)},
         "modules": sorted(set(sys.modules) - modules),
     }
-
-
-def watch_get_config(journal: Journal, *, loses_section: bool) -> None:
-    """Note each call that comes through our reader. What older vLLM makes of it may lack the section."""
-    from vllm.transformers_utils import config
-
-    original = config.get_config
-
-    def get_config(model: Any, trust_remote_code: Any, revision: Any = None, **more: Any) -> Any:
-        ours = is_called_by(READER)
-        before = dict(os.environ)
-        called = {"model": str(model), "trust_remote_code": trust_remote_code, "revision": revision, **more}
-        if ours:
-            journal.get_config.append(called)
-        answer = original(model, trust_remote_code, revision, **more)
-        called["left"] = sorted(name for name in os.environ if os.environ[name] != before.get(name))
-        if ours and loses_section:
-            del answer.lomonosov_serving_profiles
-        return answer
-
-    config.get_config = get_config
-
-
-def is_called_by(module: str) -> bool:
-    """Whether a function of ``module`` is on the stack."""
-    frame = sys._getframe()
-    while frame is not None:
-        if frame.f_globals.get("__name__") == module:
-            return True
-        frame = frame.f_back
-    return False
-
-
-@contextlib.contextmanager
-def connecting_times_out() -> Iterator[None]:
-    """The Hub's client waits for a connection as long as it was told to, in vain."""
-    from huggingface_hub import get_session, set_client_factory
-
-    # httpx2 for the client's version 2, httpx for 1.
-    library = importlib.import_module(type(get_session()).__module__.partition(".")[0])
-
-    class Nowhere(library.BaseTransport):
-        def handle_request(self, request: Any) -> Any:
-            time.sleep(request.extensions["timeout"]["connect"])
-            raise library.ConnectTimeout("timed out", request=request)
-
-    set_client_factory(lambda: library.Client(transport=Nowhere()))
-    yield
 
 
 def forked(order: Order, answer: Path) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from .hub import LoopbackHub
-from .reading import COMMANDS, ENGINE, Commands, Reader, Readers
+from .reading import COMMANDS, ENGINE, Reader, Readers
 
 
 @pytest.fixture(scope="session")
@@ -18,15 +19,25 @@ def repos() -> Iterator[LoopbackHub]:
 
 
 @pytest.fixture(scope="session")
-def readers(repos: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Readers]:
+def reading_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the readers put what they write."""
+    return tmp_path_factory.mktemp("reading")
+
+
+@pytest.fixture(scope="session")
+def environment(repos: LoopbackHub, reading_folder: Path) -> dict[str, str]:
+    """What makes a reader take the loopback hub for the real one; all have one Hugging Face home."""
+    return repos.environment(home=reading_folder / "home")
+
+
+@pytest.fixture(scope="session")
+def readers(environment: dict[str, str], reading_folder: Path) -> Iterator[Readers]:
     """Both import vLLM at the same time."""
-    folder = tmp_path_factory.mktemp("readers")
-    environment = repos.environment(home=folder / "home")
     with (
-        Reader(folder / "online", environment, ENGINE) as online,
-        Reader(folder / "offline", {**environment, "HF_HUB_OFFLINE": "1"}, ENGINE) as offline,
+        Reader(reading_folder / "online", environment, ENGINE) as online,
+        Reader(reading_folder / "offline", {**environment, "HF_HUB_OFFLINE": "1"}, ENGINE) as offline,
     ):
-        yield Readers(folder / "home", online, offline)
+        yield Readers(online, offline)
 
 
 @pytest.fixture(scope="session")
@@ -36,18 +47,7 @@ def reader(readers: Readers) -> Reader:
 
 
 @pytest.fixture(scope="session")
-def commands(repos: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
-    """Neither imports vLLM."""
-    folder = tmp_path_factory.mktemp("commands")
-    environment = repos.environment(home=folder / "home")
-    with (
-        Reader(folder / "bare", environment) as bare,
-        Reader(folder / "prepared", environment, COMMANDS) as prepared,
-    ):
-        yield Commands(bare, prepared)
-
-
-@pytest.fixture(scope="session")
-def command(commands: Commands) -> Reader:
-    """``zenit-hub``, and the Hub's client with the loopback hub."""
-    return commands.prepared
+def command(environment: dict[str, str], reading_folder: Path) -> Iterator[Reader]:
+    """``zenit-hub`` without vLLM, and the Hub's client with the loopback hub."""
+    with Reader(reading_folder / "command", environment, COMMANDS) as made:
+        yield made

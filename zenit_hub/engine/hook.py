@@ -117,7 +117,8 @@ def _prepare(engine_args: Any, headless: bool) -> None:
     _write(engine_args, found.filling.set)
     _publisher.publish(found.filling.env, os.environ)
     _warn_of_late_allocator(found)
-    if found.reason not in ("no_section", "not_hub"):
+    # Where nothing was decided, only API servers need to know: they would look, and say so, again.
+    if getattr(engine_args, "_api_process_rank", 0) < 0 or found.reason not in ("no_section", "not_hub"):
         profile = found.chosen.profile.name if found.chosen else None
         launch.hand_down(key, profile, found.filling, os.environ)
 
@@ -134,7 +135,9 @@ def _decide(engine_args: Any, caller: Caller) -> Answer | None:
         return None
     found, trouble = read_config(Source.of(engine_args))
     if trouble is not None:
-        _log.info(say.prefixed(f"{trouble}: vLLM starts without profiles."))
+        if found.repo is not None and env.strict(os.environ):
+            raise StrictRefusal(f"{say.REPAIR_ID} {env.STRICT}=1 refuses this start: {trouble}")
+        _log.info("%s", say.prefixed(f"{trouble}: vLLM starts without profiles."))
     if found.repo is not None:
         caller = dataclasses.replace(caller, repo=found.repo)
     on = platform()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zenit_hub.caller import Caller, kept_values
+from zenit_hub.errors import ZenitHubError
 from zenit_hub.serve_config import CONFIG, with_config
 
 _MARK = "_zenit_hub"
@@ -46,17 +48,18 @@ class TypedNamespace(argparse.Namespace):
     given: Given
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (vars(self), self.given)
+        return _arrived, (vars(self), getattr(self, "given", None))
 
 
-def _arrived(values: dict[str, Any], given: Given) -> TypedNamespace:
+def _arrived(values: dict[str, Any], given: Given | None) -> TypedNamespace:
     """The namespace in an API server. Its ``from_cli_args`` runs before vLLM loads a plug-in there, so that
     the patches have to come along with what they are to carry over."""
     from zenit_hub.plugin import register
 
     register()
     namespace = TypedNamespace(**values)
-    namespace.given = given
+    if given is not None:
+        namespace.given = given
     return namespace
 
 
@@ -92,7 +95,6 @@ _given = Marks()
 def watch() -> None:
     """Put the patches in. Raises ``AttributeError`` or ``ImportError`` where vLLM has not what they need."""
     from vllm.engine.arg_utils import AsyncEngineArgs, EngineArgs
-    from vllm.entrypoints.llm import LLM
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     _patch(FlexibleArgumentParser, "parse_args", _parse_args)
@@ -101,7 +103,19 @@ def watch() -> None:
     for owner in (EngineArgs, AsyncEngineArgs):
         _patch(owner, "__init__", _engine_args_init)
     _patch_from_cli_args(EngineArgs)
-    _patch(LLM, "__init__", _llm_init)
+    _watch_llm()
+
+
+def _watch_llm() -> bool:
+    """Watch ``LLM`` once its module is there; ``True`` where it was not watched before.
+
+    The module is not imported for it: it takes a second that ``vllm serve`` has no use for.
+    """
+    llm = getattr(sys.modules.get("vllm.entrypoints.llm"), "LLM", None)
+    if llm is None or getattr(llm.__init__, _MARK, False):
+        return False
+    _patch(llm, "__init__", _llm_init)
+    return True
 
 
 def _patch(owner: type, name: str, around: Callable[..., Any]) -> None:
@@ -127,7 +141,7 @@ def _patch_from_cli_args(owner: Any) -> None:
     def from_cli_args(cls: type, args: argparse.Namespace) -> Any:
         made = original(cls, args)
         # A namespace of somebody else's: every field is in it, typed or not.
-        _given.put(made, args.given if isinstance(args, TypedNamespace) else None)
+        _given.put(made, getattr(args, "given", None) if isinstance(args, TypedNamespace) else None)
         return made
 
     setattr(from_cli_args, _MARK, True)
@@ -156,13 +170,20 @@ def _get_values(original: Any, parser: Any, action: argparse.Action, words: list
 def _load_config_file(original: Any, parser: Any, file_path: str) -> Any:
     words = original(parser, file_path)
     if _open.parses:
-        _, false_keys = with_config([CONFIG, file_path])
+        try:
+            _, false_keys = with_config([CONFIG, file_path])
+        except ZenitHubError:
+            # vLLM has read the file and goes on: so does the launch.
+            return words
         _open.parses[-1].yaml_false |= {key.replace("-", "_") for key in false_keys}
     return words
 
 
 def _engine_args_init(original: Any, made: Any, *args: Any, **kwargs: Any) -> None:
     original(made, *args, **kwargs)
+    if _watch_llm():
+        # Perhaps inside an LLM whose making was not watched.
+        return
     fields = [f.name for f in dataclasses.fields(made)]
     passed = frozenset((*fields[: len(args)], *kwargs))
     names = passed & _open.named[-1] if _open.named else passed
@@ -196,8 +217,8 @@ def caller_of(
     names = {name for name in defaults if _is_set(name, everything[name], defaults[name], ours or {})}
     if given is not None:
         # vLLM itself writes into its config objects, the parser's defaults among them.
-        names = {name for name in names if not dataclasses.is_dataclass(everything[name])}
-        names = given.names | (names - given.unsaid)
+        names -= {name for name in names if dataclasses.is_dataclass(everything[name])}
+        names = (names - given.unsaid) | given.names
     values = {name: everything[name] for name in defaults if name in names}
     if headless:
         values["headless"] = True
