@@ -14,8 +14,6 @@ from zenit_hub.arguments import read_arguments
 from zenit_hub.errors import UsageError
 from zenit_hub.installed import vllm_version
 
-pytestmark = pytest.mark.engine
-
 CHILD = Path(__file__).with_name("vllm_parser.py")
 TOOL = Path(__file__).parents[2] / "tools" / "serve_options.py"
 

@@ -19,8 +19,6 @@ from tests.rigs.extra_code import plugin_folder, python_path, startup_folder
 from zenit_hub.device import look_at_host
 from zenit_hub.say import REPAIR_ID
 
-pytestmark = pytest.mark.engine
-
 ARCHITECTURE = "LomonosovZenitAltayForConditionalGeneration"
 BALLAST_BYTES = 6 * 2**30
 WITHOUT_HAND_DOWN = "import zenit_hub.launch\nzenit_hub.launch.take = lambda *given: None\n"

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.rigs.checkpoints import CheckpointSpec, build_checkpoint
 from tests.rigs.engine import ServedModel, group_is_alive
 
 ARGUMENTS = ["--max-model-len", "2048", "--kv-cache-memory-bytes", "64M", "--enforce-eager"]
 
 
-@pytest.mark.engine
 def test_a_tiny_checkpoint_is_served_and_its_engine_leaves_nothing_behind(tmp_path: Path) -> None:
     """ZENIT's own architecture, which the engine does not know, may stand before the one that it serves."""
     spec = CheckpointSpec(architectures_before=("LomonosovZenitAltayForConditionalGeneration",))

@@ -15,8 +15,6 @@ from tests.rigs.hub import LoopbackHub, directory_files
 from zenit_hub.device import look_at_host
 from zenit_hub.say import REPAIR_ID
 
-pytestmark = pytest.mark.engine
-
 ARCHITECTURE = "LomonosovZenitAltayForConditionalGeneration"
 WINDOWS = {"narrow": 2048, "middle": 4096, "wide": 8192}
 
