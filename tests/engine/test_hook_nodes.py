@@ -97,7 +97,7 @@ def test_the_engines_accept_the_heads_config(hook: HookServer, tmp_path: Path) -
     head, engines, narrower = hook.together(
         (config_hash, {"model": model, "words": [*words, "0"]}),
         (config_hash, {"model": model, "words": [*words, "4", "--headless"]}),
-        (config_hash, {"model": model, "words": [*words, "4", "--headless", "--max-num-seqs", "2"]}),
+        (config_hash, {"model": model, "words": [*words, "4", "--headless", "--max-model-len", "16384"]}),
     )
     assert taken(head, "max_model_len", "kv_cache_dtype") == [32768, "fp8"]
     assert head["config_hash"] == engines["config_hash"] != narrower["config_hash"]

@@ -10,6 +10,8 @@ import pytest
 from tests.rigs.hub import LoopbackHub
 from tests.rigs.reading import P3, SECTION, Reader, Readers, config_file, hook, read
 
+pytest_plugins = ("tests.rigs.reading_fixtures",)
+
 PARAMS = {"dim": 256, "n_layers": 2, "n_heads": 4, "n_kv_heads": 4, "head_dim": 64, "hidden_dim": 512}
 MISTRAL = {
     **PARAMS,

@@ -13,6 +13,8 @@ from tests.rigs.checkpoints import CheckpointSpec, build_checkpoint
 from tests.rigs.hub import LoopbackHub, directory_files
 from tests.rigs.reading import COMMANDS, P3, SECTION, Reader, Told, cli, config_file, engine, hook, read
 
+pytest_plugins = ("tests.rigs.reading_fixtures",)
+
 TOKEN = "hf_nobody_may_see_this"
 FORCED = {"ZENIT_SERVING_PROFILE": "m256k"}
 """Makes the choice independent of this machine's memory."""

@@ -10,6 +10,8 @@ from tests.rigs.checkpoints import CheckpointSpec, build_checkpoint
 from tests.rigs.hub import LoopbackHub, directory_files
 from tests.rigs.reading import Reader, Readers, Told, engine, read
 
+pytest_plugins = ("tests.rigs.reading_fixtures",)
+
 WITHOUT_PLUG_IN = {"VLLM_PLUGINS": ""}
 MORE_WITHOUT_SECTION = 1
 MORE_WITH_SECTION = 1

@@ -8,6 +8,8 @@ from tests.rigs.hub import LoopbackHub
 from tests.rigs.reading import SECTION, Reader, config_file, hook
 from zenit_hub.limits import MAX_CONFIG_BYTES
 
+pytest_plugins = ("tests.rigs.reading_fixtures",)
+
 DAMAGED = {
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n", "Git LFS pointer"),
     "list": (b"[]", "an object belongs"),

@@ -27,13 +27,13 @@ IMPORTED = ("vllm.engine.arg_utils", "vllm.entrypoints.cli.serve", "vllm.entrypo
 
 
 def main() -> None:
+    # Whatever is written from here on is not an answer: before 0.31 vLLM logs while it is imported.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     for name in IMPORTED:
         importlib.import_module(name)
     if any(name.partition(".")[0] == "zenit_hub" for name in sys.modules):
         sys.exit("zenit_hub was imported before anybody asked for it")
-    # Whatever is written from here on is not an answer.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         calls = json.loads(line)
