@@ -124,6 +124,22 @@ def test_the_callers_utilization_is_untouched_and_what_it_misses_is_named() -> N
     assert "Type 0.6015 or less" in sentence(found, "utilization_not_admitted")
 
 
+def test_one_byte_is_missed() -> None:
+    """Half of the card is asked for, and one byte less than half is free."""
+    machine = Machine("machine", (card(1, 32, free_bytes=16 * GIB - 1),))
+
+    found = asked(one(unrated(4096)), machine, typed={"gpu_memory_utilization": 0.5})
+
+    assert "asks 1 bytes" in sentence(found, "utilization_not_admitted")
+
+
+def test_what_was_lowered_is_said_with_its_figures() -> None:
+    """Before, after, and what is free of what."""
+    said = sentence(asked(one(unrated(4096)), cards(20)), "utilization_lowered")
+
+    assert "0.92 of 32.00 GiB would not be admitted with 20.00 GiB free: lowered to 0.6015" in said
+
+
 @pytest.mark.parametrize(
     ("utilization", "said"), [(0.5, False), (0.500001, True), (0.1, False), (float("nan"), False)]
 )

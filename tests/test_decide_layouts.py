@@ -12,9 +12,11 @@ from tests.stage import (
     asked,
     cards,
     config,
+    forced,
     name,
     needs,
     told,
+    verdicts,
 )
 from zenit_hub.decision import Reason
 
@@ -70,6 +72,23 @@ def test_a_profile_for_several_devices_sets_its_sizes_only_where_nothing_was_typ
     assert "pipeline_parallel_size" not in taken.filling.set
     assert typed.filling.kept["tensor_parallel_size"] == 2
     assert "tensor_parallel_size" not in typed.filling.set
+
+
+def test_one_device_that_holds_the_length_exactly_keeps_the_second_card_out() -> None:
+    """Inclusive, as everywhere."""
+    assert (
+        verdicts(asked(LAYOUTS, cards(30, 30), typed={"max_model_len": 16384}))["pair_wide"] == "other_layout"
+    )
+    assert verdicts(asked(LAYOUTS, cards(30, 30), typed={"max_model_len": 16385}))["pair_wide"] == "fits"
+
+
+def test_a_forced_profile_for_several_devices_takes_part_where_they_are_visible() -> None:
+    """Its verdict is about its memory then, and not about its layout."""
+    found = asked(LAYOUTS, cards(30, 30), environment=forced("pair"))
+
+    assert verdicts(found)["pair"] == "fits"
+    assert verdicts(found)["pair_wide"] == "other_layout"
+    assert verdicts(asked(LAYOUTS, cards(30), environment=forced("pair")))["pair"] == "other_layout"
 
 
 def test_with_memory_unknown_no_second_card_is_taken() -> None:

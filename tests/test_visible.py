@@ -187,19 +187,20 @@ def test_a_slice_is_named_by_its_own_name_and_by_its_parents_where_it_has_none()
 
 
 @pytest.mark.parametrize(
-    "parts",
+    ("part", "words"),
     [
-        (Slice("MIG-1", None, None, None, "no permission"),),
-        (Slice("MIG-1", 20 * GIB, None),),
-        (Slice("MIG-1", 0, 0),),
-        (Slice("MIG-1", None, 5),),
+        (Slice("MIG-1", None, None, None, "no permission"), "Card A: no permission"),
+        (Slice("MIG-1", 20 * GIB, 10 * GIB, "Slice", "no permission"), "Slice: no permission"),
+        (Slice("MIG-1", 20 * GIB, None), "no memory figures for this slice"),
+        (Slice("MIG-1", 0, 0), "no memory figures for this slice"),
+        (Slice("MIG-1", None, 5), "no memory figures for this slice"),
     ],
 )
-def test_a_slice_without_figures_is_unknown_and_not_its_parent(parts: tuple[Slice, ...]) -> None:
-    """The parent's 70 GiB are not the slice's."""
-    found = ranks(see(Machine("machine", (card(70, 80, slices=parts),))), 1)
+def test_a_slice_without_figures_is_unknown_and_not_its_parent(part: Slice, words: str) -> None:
+    """The parent's 70 GiB are not the slice's; the reason is the slice's own."""
+    found = ranks(see(Machine("machine", (card(70, 80, slices=(part,)),))), 1)
 
-    assert found.unknown is not None
+    assert words in str(found.unknown)
     assert found.cards[0].free_bytes is None
 
 
@@ -327,6 +328,14 @@ def test_the_device_ids_are_in_doubt_as_the_indices_are() -> None:
     """An index into a list of indices is one; a UUID is not."""
     assert ranks(see(UNLIKE, None, [1]), 1).ambiguous
     assert not ranks(see(UNLIKE, "GPU-1,GPU-0", [1]), 1).ambiguous
+
+
+def test_a_slice_named_by_its_uuid_leaves_no_doubt_and_by_its_parents_index_it_does() -> None:
+    """A UUID is itself, also on a machine with unlike cards."""
+    machine = Machine("machine", (card(70, 80, slices=(MIG_A,)), card(5, 24, index=1, name="Card B")))
+
+    assert not ranks(see(machine, MIG_A.uuid), 1).ambiguous
+    assert ranks(see(machine, "0"), 1).ambiguous
 
 
 def test_two_unlike_cards_that_are_both_taken_leave_no_doubt() -> None:

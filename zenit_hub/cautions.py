@@ -135,4 +135,4 @@ def _free(weighed: Candidate) -> str:
     card = weighed.worst
     if card is None:
         return "nothing is known"
-    return f"{gib(card.free_bytes or 0)} of {gib(card.total_bytes or 0)} are free"
+    return f"{gib(card.free_bytes or 0)} of {gib(card.total_bytes or 0)} are free{card.where}"

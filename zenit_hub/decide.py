@@ -25,8 +25,8 @@ def decide(section: Section, caller: Caller, around: Surroundings, sight: Sight 
     Raises :class:`~zenit_hub.errors.ProfileNotDeclared` where ``ZENIT_SERVING_PROFILE`` names none.
     """
     weigh = _weigher(caller, around, sight)
-    field_ = _Field.of(section, weigh, caller, sight)
     forced = env.forced_profile(around.environment)
+    field_ = _Field.of(section, weigh, caller, sight, forced)
     if forced is not None:
         decision = _forced(section, forced, weigh, caller)
     else:
@@ -63,7 +63,9 @@ class _Field:
     requested_tokens: int | None
 
     @classmethod
-    def of(cls, section: Section, weigh: Weigh, caller: Caller, sight: Sight | None) -> _Field:
+    def of(
+        cls, section: Section, weigh: Weigh, caller: Caller, sight: Sight | None, forced: str | None
+    ) -> _Field:
         able: list[Candidate] = []
         out: dict[str, Considered] = {}
         for profile in section.profiles.values():
@@ -73,7 +75,7 @@ class _Field:
                 able.append(weighed)
             else:
                 out[profile.name] = _seen(weighed, verdict)
-        parts = _of_layout(able, caller, sight)
+        parts = _of_layout(able, caller, sight, forced)
         taking = {part.profile.name for part in parts}
         out |= {c.profile.name: _seen(c, "other_layout") for c in able if c.profile.name not in taking}
         several = any(c.layout.ranks > 1 and c.profile.name in out for c in able)
@@ -124,7 +126,9 @@ def _unable(weighed: Candidate, caller: Caller) -> Verdict | None:
     return None
 
 
-def _of_layout(able: Sequence[Candidate], caller: Caller, sight: Sight | None) -> list[Candidate]:
+def _of_layout(
+    able: Sequence[Candidate], caller: Caller, sight: Sight | None, forced: str | None
+) -> list[Candidate]:
     """Those whose devices are there and offered: a second card is not taken where one is enough."""
     visible = sight.count if sight is not None else None
     if caller.layout is not None:
@@ -134,11 +138,12 @@ def _of_layout(able: Sequence[Candidate], caller: Caller, sight: Sight | None) -
             if c.profile.layout == ONE_DEVICE or visible is None or c.shared or visible >= c.devices
         ]
     singles = [c for c in able if c.layout.ranks == 1]
+    there = [c for c in able if c.layout.ranks == 1 or (visible is not None and visible >= c.devices)]
     wanted = caller.requested_tokens or 0
     holding = [c for c in singles if c.profile.max_model_len >= wanted]
     if any(c.verdict == "fits" or not c.memory_is_known for c in holding):
-        return singles
-    return [c for c in able if c.layout.ranks == 1 or (visible is not None and visible >= c.devices)]
+        return [c for c in there if c.layout.ranks == 1 or c.profile.name == forced]
+    return there
 
 
 def _forced(section: Section, name: str, weigh: Weigh, caller: Caller) -> Decision:

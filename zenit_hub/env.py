@@ -40,6 +40,12 @@ PUBLISHED = (EFFECTIVE_WINDOW, NOOSPHERE_MODE, ALLOCATOR, STAGES, *FLAT_PLAN.val
 RAY_COPIES = "VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"
 """vLLM's list of variables that its Ray workers get besides those with known prefixes."""
 
+RAY_BUNDLES = "VLLM_RAY_BUNDLE_INDICES"
+"""vLLM's list of the bundles of its placement group that the ranks get, by index."""
+
+RAY_ADDRESS = "RAY_ADDRESS"
+RAY_USAGE_STATS = "RAY_USAGE_STATS_ENABLED"
+
 HUB_TOKEN = "HF_TOKEN"
 """The Hub client's own variable, for the time of a look-up."""
 

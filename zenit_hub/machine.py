@@ -40,6 +40,8 @@ class Device:
     error: str | None = None
     integrated: bool = False
     slices: tuple[Slice, ...] = ()
+    node: str | None = None
+    """Where it is, of the cards of a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,17 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What was found. ``driver_error`` is NVML's, in words; then ``devices`` means nothing."""
+    """What was found. ``driver_error`` is NVML's, in words; then ``devices`` means nothing.
+
+    ``cluster``: the devices are those of several nodes that Ray may give to the launch, each as its node sees it.
+    """
 
     source: Source
     devices: tuple[Device, ...] = ()
     driver_error: str | None = None
     host: Host | None = None
     host_error: str | None = None
+    cluster: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def _figures(chosen: Candidate) -> str:
     card = chosen.worst
     if card is None:
         return f"{needed}, free memory not known"
-    room = f"{gib(card.free_bytes or 0)} of {gib(card.total_bytes or 0)} free"
+    room = f"{gib(card.free_bytes or 0)} of {gib(card.total_bytes or 0)} free{card.where}"
     return f"{needed}, {room}, budget {gib(chosen.budget_bytes or 0)}"
 
 

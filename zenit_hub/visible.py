@@ -24,6 +24,12 @@ class Card:
     error: str | None = None
     orderable: bool = False
     """Named by an index, which CUDA may count otherwise than NVML."""
+    node: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The node, for the end of a sentence; nothing for a card of this machine."""
+        return f" on {printable(self.node)}" if self.node else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,8 @@ class Sight:
     """The one card stands for any number of ranks: the host's memory on the CPU platform."""
     could_be: tuple[Card, ...] = ()
     """With unlike cards and no order set: all that an index could mean."""
+    anywhere: bool = False
+    """Any rank may come onto any of the cards, as Ray places it: each of them must do."""
 
     @property
     def count(self) -> int | None:
@@ -74,6 +82,9 @@ def see_cards(
     if machine.driver_error is not None:
         return Sight(unknown=machine.driver_error)
     every = tuple(_card(device, machine.host) for device in machine.devices)
+    if machine.cluster:
+        # The nodes have said which they are; this node's settings hold for this node.
+        return Sight(cards=every, anywhere=True)
     visible = _visible(environment.get(env.VISIBLE_DEVICES), machine, every)
     if device_ids:
         visible = tuple(_by_id(identifier, visible, machine) for identifier in device_ids)
@@ -171,11 +182,12 @@ def _card(device: Device, host: Host | None) -> Card:
         free_bytes,
         error,
         True,
+        device.node,
     )
 
 
 def _slice_card(device: Device, part: Slice) -> Card:
-    error = part.error if part.free_bytes is None or not part.total_bytes else None
+    error = part.error
     if error is None and (part.free_bytes is None or not part.total_bytes):
         error = "NVML gives no memory figures for this slice"
     known = error is None
@@ -207,7 +219,7 @@ def ranks(sight: Sight, count: int) -> Ranks:
         return Ranks(unknown=sight.unknown)
     if sight.shared:
         return Ranks(cards=tuple(card for card in sight.cards if isinstance(card, Card)))
-    taken = sight.cards[:count]
+    taken = sight.cards if sight.anywhere else sight.cards[:count]
     unresolved = next((card for card in taken if isinstance(card, Unresolved)), None)
     if unresolved is not None:
         return Ranks(unknown=unresolved.why, unresolved=True)
@@ -215,7 +227,9 @@ def ranks(sight: Sight, count: int) -> Ranks:
         return Ranks(unknown="no device is visible")
     cards, ambiguous = _fullest([card for card in taken if isinstance(card, Card)], sight.could_be)
     capabilities = [card.compute_capability for card in (*cards, *(sight.could_be if ambiguous else ()))]
-    unknown = next((f"{card.name or 'the device'}: {card.error}" for card in cards if card.error), None)
+    unknown = next(
+        (f"{printable(card.name or 'the device')}: {card.error}" for card in cards if card.error), None
+    )
     if len(taken) < count:
         unknown = f"the launch needs {whole(count)} devices and {len(taken)} are visible"
     return Ranks(tuple(cards), unknown, False, ambiguous, tuple(c for c in capabilities if c is not None))

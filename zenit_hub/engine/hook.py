@@ -20,6 +20,7 @@ from zenit_hub.answer import Answer, Look, answer
 from zenit_hub.caller import Caller
 from zenit_hub.device import look_at_cards, look_at_host
 from zenit_hub.engine import typed
+from zenit_hub.engine.cluster import look_through_ray
 from zenit_hub.engine.config import Source, read_config
 from zenit_hub.engine.facts import installed_engine, let_vllm_log, platform
 from zenit_hub.errors import ProfileNotDeclared, StrictRefusal
@@ -143,6 +144,8 @@ def _decide(engine_args: Any, caller: Caller) -> Answer | None:
     on = platform()
     around = Surroundings(on, installed_engine(), dict(os.environ))
     look: Look = look_at_host if on == "cpu" else look_at_cards
+    if on == "cuda" and caller.uses_ray:
+        look = look_through_ray
     return answer(found.config, caller, around, look, getattr(engine_args, "device_ids", None))
 
 
