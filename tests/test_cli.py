@@ -80,15 +80,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["nope"],
-        ["plan"],
-        ["validate"],
-        ["plan", "a", "b"],
-        ["plan", "a", "--nope"],
-        ["--nope"],
-        ["plan", "--machine"],
-    ],
+    [["nope"], ["plan"], ["validate"], ["plan", "--machine"]],
 )
 def test_a_wrong_command_line_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """And says what is allowed, on stderr."""
@@ -98,6 +90,25 @@ def test_a_wrong_command_line_is_2(words: list[str], capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     assert (ended.value.code, out) == (2, "")
     assert "usage: zenit-hub" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["plan", "a", "b"], "zenit-hub plan MODEL --"),
+        (["plan", "a", "--max-model-len", "8k"], "zenit-hub plan MODEL --"),
+        (["validate", "a", "--nope"], "zenit-hub validate --help"),
+        (["--nope"], "zenit-hub --help"),
+    ],
+)
+def test_an_unknown_argument_is_2(words: list[str], remedy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line, which says where vllm's own arguments belong."""
+    assert main(words) == 2
+
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert remedy in err
 
 
 # --- plan
@@ -184,7 +195,7 @@ def test_warnings_are_on_stderr_with_their_codes(model: Path, capsys: pytest.Cap
         ({}, "no_section", "the model carries no serving profiles"),
         (config({}), "invalid", "the serving profiles cannot be used"),
         (config({"p": unrated(1)}, architectures=["Other"]), "other_architecture", "another architecture"),
-        (config({"p": unrated(1)}), "no_default", "no profile takes part"),
+        (config({"p": unrated(1)}), "no_default", "takes part"),
         ([], "unreadable", "config.json cannot be used"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -39,6 +41,25 @@ def test_a_child_takes_what_its_launcher_set() -> None:
     assert found.profile == "p"
     assert found.filling.set == FILLING.set
     assert found.filling.env == FILLING.env
+
+
+def test_a_process_further_down_takes_it_too() -> None:
+    """An API server may be a child's child; a stranger with the same key is not of the launch."""
+    environment = {**os.environ}
+    hand_down(KEY, "p", FILLING, environment)
+    inner = f"from zenit_hub.launch import take; import os; print(take({KEY!r}, os.environ) is not None)"
+    outer = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+
+    child = subprocess.run(
+        [sys.executable, "-c", outer, inner], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert child.stdout == "True\n"
+
+
+def test_a_process_that_was_started_beside_the_launcher_takes_it_too() -> None:
+    """One parent, one environment: a launcher that has gone on leaves its decision."""
+    assert take(KEY, handed(pid=NOBODY, parent_pid=os.getppid())) is not None
 
 
 def test_the_launcher_itself_decides_afresh() -> None:

@@ -191,9 +191,9 @@ def test_a_slice_is_named_by_its_own_name_and_by_its_parents_where_it_has_none()
     [
         (Slice("MIG-1", None, None, None, "no permission"), "Card A: no permission"),
         (Slice("MIG-1", 20 * GIB, 10 * GIB, "Slice", "no permission"), "Slice: no permission"),
-        (Slice("MIG-1", 20 * GIB, None), "no memory figures for this slice"),
-        (Slice("MIG-1", 0, 0), "no memory figures for this slice"),
-        (Slice("MIG-1", None, 5), "no memory figures for this slice"),
+        (Slice("MIG-1", 20 * GIB, None), "no memory figures are given for this slice"),
+        (Slice("MIG-1", 0, 0), "no memory figures are given for this slice"),
+        (Slice("MIG-1", None, 5), "no memory figures are given for this slice"),
     ],
 )
 def test_a_slice_without_figures_is_unknown_and_not_its_parent(part: Slice, words: str) -> None:
@@ -257,7 +257,7 @@ def test_an_integrated_gpu_on_a_host_without_figures_is_unknown() -> None:
         (Machine("machine"), 1, "no device is visible"),
         (cards(10), 2, "needs 2 devices and 1 are visible"),
         (cards(10), 2**4000, "a whole number of 4001 bits devices"),
-        (cards(10, None), 2, "Card A: NVML gives no memory figures"),
+        (cards(10, None), 2, "Card A: no memory figures are given"),
         (Machine("machine", driver_error="no permission"), 1, "no permission"),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zenit_hub.maintain.windows import window_limit
+from zenit_hub.windows import window_limit
 
 
 @pytest.mark.parametrize(

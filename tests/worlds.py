@@ -138,8 +138,22 @@ odd_sections = st.builds(
         2,
     ),
 )
-usual_configs = st.fixed_dictionaries(
-    {NEUTRAL_KEY: mostly(sections, odd_sections), "architectures": st.just(ARCHITECTURES)}
+rope_keys: dict[str, Values] = {
+    "max_position_embeddings": mostly(st.sampled_from([4096, 16384, 2**31])),
+    "rope_scaling": mostly(
+        some_of({"factor": numbers, "rope_type": text, "original_max_position_embeddings": numbers}, 3)
+    ),
+    "rope_parameters": anything,
+    "model_max_length": anything,
+    "sliding_window": anything,
+    "text_config": anything,
+}
+"""What of a config says how long a window it allows."""
+
+usual_configs = st.builds(
+    lambda section, rope: {NEUTRAL_KEY: section, "architectures": ARCHITECTURES, **rope},
+    mostly(sections, odd_sections),
+    mostly(st.just({}), some_of(rope_keys, 3) | some_of({"text_config": some_of(rope_keys, 3)}, 1)),
 )
 odd_configs = st.fixed_dictionaries(
     {NEUTRAL_KEY: odd_sections | anything, CONFIG_KEY: odd_sections | anything, "architectures": anything}

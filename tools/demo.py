@@ -68,7 +68,7 @@ def main() -> int:
         run_plan({**os.environ, **environment})
         say(f"4. vllm serve {REPO}   (half a minute)")
         serve(environment, folder / "engine.log")
-    say("Done; nothing is left behind.")
+    say("Done; nothing is left behind but the environment. Now yours: .venv/bin/zenit-hub plan ./model")
     return 0
 
 
@@ -100,6 +100,7 @@ def serve(environment: Mapping[str, str], log: Path) -> None:
                 say("   " + line[line.index(REPAIR_ID) :])
         say(f"5. GET /v1/models → max_model_len {served.window}")
         say(f"6. POST /v1/completions → {served.complete('Once upon a time', max_tokens=12)!r}")
+        say("   (the weights are random)")
 
 
 def say(line: str) -> None:

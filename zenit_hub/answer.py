@@ -99,7 +99,8 @@ def answer(
         return Answer(Decision("unreadable"), cautions=(caution,))
     overrides = caller.value("hf_overrides")
     seen = {**config, **overrides} if isinstance(overrides, Mapping) else config
-    reading = read_section(seen, around.engine.kv_cache_dtypes)
+    longer_allowed = env.longer_windows(around.environment)
+    reading = read_section(seen, around.engine.kv_cache_dtypes, longer_allowed=longer_allowed)
     if isinstance(reading, NoSection):
         return Answer(Decision("no_section"))
     if isinstance(reading, OtherArchitecture):

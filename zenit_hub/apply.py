@@ -136,7 +136,7 @@ def _not_admitted(chosen: Candidate, caller: Caller) -> list[Caution]:
             "utilization_not_admitted",
             f"--gpu-memory-utilization {chosen.utilization:g} asks {missing_bytes} bytes ({gib(missing_bytes)}) more "
             f"than the {gib(card.free_bytes or 0)} that are free: vLLM will refuse to start. "
-            f"Type {float(max(chosen.gate, Fraction(0))):g} or less, or leave it away.",
+            f"Type {float(max(chosen.gate, Fraction(0))):g} or less, or leave it out.",
         )
     ]
 

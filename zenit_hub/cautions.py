@@ -79,7 +79,7 @@ def auto_length(chosen: Candidate) -> Caution:
         "auto_length",
         f"--max-model-len auto leaves the length to vLLM's own fit: profile {chosen.profile.name} "
         f"gives its other values, without kv_cache_memory_bytes. "
-        f"To have its window, leave --max-model-len away.",
+        f"To have its window, leave --max-model-len out.",
     )
 
 

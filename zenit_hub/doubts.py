@@ -101,7 +101,7 @@ def _void(chosen: Candidate, section: Section, caller: Caller, around: Surroundi
         "measurement_void",
         f"the measured figure of profile {chosen.profile.name} does not hold for this launch "
         f"({'; '.join(reasons)}): it still chooses, and may be too small or too large. "
-        f"Measure with these values, or leave them away.",
+        f"Measure with these values, or leave them out.",
     )
 
 

@@ -52,6 +52,9 @@ HUB_TOKEN = "HF_TOKEN"
 CPU_NODES = "CPU_VISIBLE_MEMORY_NODES"
 """vLLM's list of NUMA nodes for its CPU platform."""
 
+LONGER_WINDOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+"""vLLM's own leave to go beyond a config's length."""
+
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 DEVICE_ORDER = "CUDA_DEVICE_ORDER"
 BUS_ORDER = "PCI_BUS_ID"
@@ -65,6 +68,11 @@ def forced_profile(environment: Mapping[str, str]) -> str | None:
 def strict(environment: Mapping[str, str]) -> bool:
     """Whether the caller would rather not start than start with less."""
     return environment.get(STRICT) == "1"
+
+
+def longer_windows(environment: Mapping[str, str]) -> bool:
+    """Whether vLLM would start with a window beyond what the model's config allows."""
+    return environment.get(LONGER_WINDOWS, "").strip().lower() in ("1", "true")
 
 
 def kept_fields(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from zenit_hub.text import printable, shown
 _MAX_BYTES = 1 << 63
 """More than any device holds: NVML's own figures have 64 bits."""
 
+_WHOLE = "the machine file"
+
 
 @dataclass(frozen=True, slots=True)
 class DescribedMachine:
@@ -40,7 +42,7 @@ def read_machine_file(path: Path, installed_version: str) -> DescribedMachine:
             next_step="See `zenit-hub plan --help` for its form.",
         ) from None
     if not isinstance(content, dict):
-        raise _wrong("the machine file", content, "an object")
+        raise _wrong(_WHOLE, content, "an object")
     return _described(content, installed_version)
 
 
@@ -152,7 +154,7 @@ def _get(entry: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
 
 def _wrong(where: str, got: object, allowed: str) -> MachineFileError:
     return MachineFileError(
-        f"the machine file's {where} is off",
+        f"{where} is wrong" if where == _WHOLE else f"the machine file's {where} is wrong",
         got=shown(got, limit=80),
         allowed=allowed,
         next_step="See `zenit-hub plan --help` for its form.",

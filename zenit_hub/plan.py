@@ -13,6 +13,7 @@ from zenit_hub import env
 from zenit_hub.answer import Answer
 from zenit_hub.arguments import redacted
 from zenit_hub.candidate import Candidate
+from zenit_hub.limits import CONFIG_NAME
 from zenit_hub.machine import Machine
 
 
@@ -68,7 +69,7 @@ def command(model: str, words: Sequence[str], to_set: Mapping[str, Any]) -> str:
 def served(model: str) -> str:
     """What vLLM takes for ``model``: of a path to a ``config.json``, its folder."""
     path = Path(model)
-    return str(path.parent) if path.suffix == ".json" and path.is_file() else model
+    return str(path.parent) if path.name == CONFIG_NAME and path.is_file() else model
 
 
 def production_command(found: Answer, model: str, words: Sequence[str]) -> str | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from zenit_hub.resources import schema
 from zenit_hub.rules import fault, kind
 from zenit_hub.text import shown
+from zenit_hub.windows import window_limit
 
 ARCHITECTURE_ID = "LomonosovZenitAltayForConditionalGeneration"
 CONFIG_KEY = "lomonosov_serving_profiles"
@@ -141,8 +142,14 @@ def section_key(config: Mapping[str, Any]) -> str | None:
     return next((key for key in (CONFIG_KEY, NEUTRAL_KEY) if config.get(key) is not None), None)
 
 
-def read_section(config: Mapping[str, Any], kv_cache_dtypes: Iterable[str]) -> Reading:
-    """The section of a config. ``kv_cache_dtypes``: what the engine's ``--kv-cache-dtype`` accepts."""
+def read_section(
+    config: Mapping[str, Any], kv_cache_dtypes: Iterable[str], *, longer_allowed: bool = False
+) -> Reading:
+    """The section of a config. ``kv_cache_dtypes``: what the engine's ``--kv-cache-dtype`` accepts.
+
+    A window beyond what the config itself allows drops out, as vLLM would refuse that start, unless
+    ``longer_allowed``.
+    """
     key = section_key(config)
     if key is None or config.get("speculators_config") is not None:
         return NoSection()
@@ -154,7 +161,21 @@ def read_section(config: Mapping[str, Any], kv_cache_dtypes: Iterable[str]) -> R
     spoken_for = tuple(body.get("architectures") or ((ARCHITECTURE_ID,) if key == CONFIG_KEY else own))
     if not set(spoken_for) & set(own) and not (key == NEUTRAL_KEY and "architectures" not in body):
         return OtherArchitecture(spoken_for)
-    return _typed_section(body, frozenset(kv_cache_dtypes))
+    section = _typed_section(body, frozenset(kv_cache_dtypes))
+    return section if longer_allowed else _within_the_config(section, config)
+
+
+def _within_the_config(section: Section, config: Mapping[str, Any]) -> Section:
+    limit = window_limit(config)
+    if limit is None:
+        return section
+    why = (
+        f"{WINDOW} is more than the {int(limit.tokens)} tokens that {'.'.join(limit.where)} allows, "
+        f"and vLLM refuses such a start"
+    )
+    beyond = {name: why for name, profile in section.profiles.items() if profile.max_model_len > limit.tokens}
+    kept = {name: profile for name, profile in section.profiles.items() if name not in beyond}
+    return replace(section, profiles=kept, invalid={**section.invalid, **beyond})
 
 
 def valid_arguments(arguments: Mapping[str, Any]) -> bool:

@@ -170,7 +170,7 @@ def _card(device: Device, host: Host | None) -> Card:
         total_bytes, free_bytes = (host.total_bytes, host.available_bytes) if host else (None, None)
         error = None if host else "an integrated GPU, and the host's memory could not be read"
     elif error is None and not (total_bytes and free_bytes is not None):
-        error = "NVML gives no memory figures"
+        error = "no memory figures are given"
     if error is not None:
         total_bytes = free_bytes = None
     return Card(
@@ -189,7 +189,7 @@ def _card(device: Device, host: Host | None) -> Card:
 def _slice_card(device: Device, part: Slice) -> Card:
     error = part.error
     if error is None and (part.free_bytes is None or not part.total_bytes):
-        error = "NVML gives no memory figures for this slice"
+        error = "no memory figures are given for this slice"
     known = error is None
     return Card(
         device.index,

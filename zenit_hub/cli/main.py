@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 
 from zenit_hub.cli.output import Sink
-from zenit_hub.errors import ZenitHubError
+from zenit_hub.errors import UsageError, ZenitHubError
+from zenit_hub.text import printable
 
 COMMANDS = {
     "plan": "what `vllm serve` would do with a model on this machine, without starting it",
@@ -26,6 +27,8 @@ _EPILOG = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Exit status: 0 done, 1 an error, 2 usage, 3 a strict launch would refuse."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # The Hub client tells of every retry; what comes of it is said once, by us.
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     sink = Sink()
     try:
         return _run(words, sink)
@@ -63,7 +66,9 @@ def _run(words: list[str], sink: Sink) -> int:
             if getattr(module, "TAKES_REST", False) and "--" in words:
                 words, rest = words[: words.index("--")], words[words.index("--") + 1 :]
             command.set_defaults(run=module.run, rest=rest)
-    options = parser.parse_args(words)
+    options, unknown = parser.parse_known_args(words)
+    if unknown:
+        raise _not_known(unknown, options.command)
     if options.version:
         # Looking through the installed packages costs more than most commands.
         from importlib.metadata import version
@@ -76,6 +81,16 @@ def _run(words: list[str], sink: Sink) -> int:
     status: int = options.run(options, sink)
     sink.flush()
     return status
+
+
+def _not_known(words: list[str], command: str | None) -> UsageError:
+    see = f"zenit-hub {command} --help" if command else "zenit-hub --help"
+    belongs = (
+        "What belongs to vllm serve stands after --: zenit-hub plan MODEL -- …. " if command == "plan" else ""
+    )
+    return UsageError(
+        "not an argument of this command", got=printable(" ".join(words)), next_step=f"{belongs}See `{see}`."
+    )
 
 
 if __name__ == "__main__":

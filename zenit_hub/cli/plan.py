@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from zenit_hub import env, plan
 from zenit_hub.answer import Answer, Look, answer
-from zenit_hub.arguments import ServeArguments, read_arguments
+from zenit_hub.arguments import ServeArguments, read_arguments, redacted
 from zenit_hub.caller import Caller, kept_values
 from zenit_hub.cli import table
 from zenit_hub.cli.output import Sink
@@ -21,6 +21,7 @@ from zenit_hub.installed import assumed_platform, assumed_version
 from zenit_hub.machine import Surroundings
 from zenit_hub.machine_file import read_machine_file
 from zenit_hub.read import find_config, hub_repo
+from zenit_hub.text import printable
 
 EXIT_REFUSED = 3
 TAKES_REST = True
@@ -63,6 +64,11 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
     words = list(typed.words)
     if options.revision and "revision" not in typed.values:
         words = ["--revision", options.revision, *words]
+    if typed.unknown:
+        passed_by = printable(" ".join(redacted(typed.unknown)))
+        sink.warning(
+            f"vllm serve {stage.around.engine.version} does not know {passed_by}: passed on as it stands."
+        )
     if options.json:
         sink.json(plan.contract(found, options.model, words, commit))
     else:

@@ -25,7 +25,7 @@ REASONS: dict[Reason, str] = {
     "unreadable": "the model's config.json cannot be used",
     "invalid": "the serving profiles cannot be used",
     "not_hub": "a model in cloud storage is not looked at",
-    "no_default": "no profile takes part and the repo names no default",
+    "no_default": "no measured profile takes part, and neither does a default",
 }
 
 VERDICTS = {
@@ -60,8 +60,9 @@ def show(found: Answer, model: str, words: Sequence[str], sink: Sink) -> None:
         assignments = [f"{name}={shlex.quote(value)}" for name, value in found.filling.env.items()]
         sink.data("\nthe same with every value explicit, also without this plug-in:")
         sink.data("  " + " ".join([*assignments, plan.command(model, words, found.filling.set)]))
-        sink.data("\nfor production, where a restart must not come back narrower:")
-        sink.data(f"  {plan.production_command(found, model, words)}")
+        if found.refusal is None:
+            sink.data("\nfor production, where a restart must not come back narrower:")
+            sink.data(f"  {plan.production_command(found, model, words)}")
     for caution in found.cautions:
         sink.warning(f"{caution.message} [{caution.code}]")
 

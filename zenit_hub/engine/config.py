@@ -151,7 +151,7 @@ def _as_the_engine_sees_it(
     if raw.get("architectures"):
         # What the repo says of itself: in Mistral's format get_config puts another name in its place.
         view["architectures"] = raw["architectures"]
-    return view if section_key(view) is not None else raw
+    return {**raw, **view} if section_key(view) is not None else raw
 
 
 def _get_config(repo: str, source: Source) -> Any:

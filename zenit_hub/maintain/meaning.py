@@ -14,10 +14,10 @@ from zenit_hub.maintain.figures import figure_notes
 from zenit_hub.maintain.finding import Note, Place, error, pointer, warning
 from zenit_hub.maintain.shape import closest, shown
 from zenit_hub.maintain.view import ProfileView, SectionView
-from zenit_hub.maintain.windows import window_limit
 from zenit_hub.resources import schema
 from zenit_hub.section import MAX_PLAN_BYTES, WINDOW
 from zenit_hub.text import listed, printable
+from zenit_hub.windows import window_limit
 
 BATCH = "max_num_batched_tokens"
 CACHING = "enable_prefix_caching"

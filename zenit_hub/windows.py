@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zenit_hub.maintain.finding import Place
-
 _LENGTH_KEYS = (
     "max_position_embeddings",
     "n_positions",
@@ -39,7 +37,7 @@ class WindowLimit:
     """``tokens`` that the config allows; ``where`` the key stands that says so, ``factor`` what scales it."""
 
     tokens: float
-    where: Place
+    where: tuple[str, ...]
     factor: float
 
 
