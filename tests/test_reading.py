@@ -37,19 +37,19 @@ def test_a_config_of_16_mib_is_read_and_one_byte_more_is_not(tmp_path: Path) -> 
     file.write_bytes(padded(MAX_CONFIG_BYTES))
     assert read_file(file) == P3
     file.write_bytes(padded(MAX_CONFIG_BYTES + 1))
-    assert read_file(file) == Unreadable("it has 16777217 bytes, more than 16777216 are not read")
+    assert read_file(file) == Unreadable("it is larger than 16777216 bytes and is not read")
 
 
 def test_a_config_that_is_too_large_is_unreadable_in_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One warning with the size; the decision is that there is none, exit 0."""
+    """One warning with the limit; the decision is that there is none, exit 0."""
     (tmp_path / "config.json").write_bytes(padded(MAX_CONFIG_BYTES + 1))
     assert main(["plan", str(tmp_path), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["reason"], answer["profile"]) == ("unreadable", None)
     assert [warning["code"] for warning in answer["warnings"]] == ["config_unreadable"]
-    assert "16777217 bytes" in answer["warnings"][0]["message"]
+    assert "larger than 16777216 bytes" in answer["warnings"][0]["message"]
 
 
 def test_a_config_nested_as_deep_as_allowed_is_read(tmp_path: Path) -> None:

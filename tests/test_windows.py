@@ -84,3 +84,14 @@ def test_yarn_allows_what_either_reading_of_it_allows() -> None:
 )
 def test_a_limit_that_only_the_models_code_can_say_is_unknown(config: dict[str, Any]) -> None:
     assert window_limit(config) is None
+
+
+@pytest.mark.parametrize("kind", [None, [], 7, "default"])
+def test_a_kind_of_scaling_that_is_none_scales(kind: object) -> None:
+    """Whatever stands there, it is not one of those whose factor the length contains already."""
+    rope = {"rope_type": kind, "factor": 2.0}
+
+    limit = window_limit({"max_position_embeddings": 4096, "rope_scaling": rope})
+
+    assert limit is not None
+    assert limit.tokens == 8192

@@ -138,11 +138,17 @@ odd_sections = st.builds(
         2,
     ),
 )
+scalings = some_of(
+    {
+        "factor": mostly(numbers),
+        "rope_type": mostly(text),
+        "original_max_position_embeddings": mostly(numbers),
+    },
+    3,
+)
 rope_keys: dict[str, Values] = {
     "max_position_embeddings": mostly(st.sampled_from([4096, 16384, 2**31])),
-    "rope_scaling": mostly(
-        some_of({"factor": numbers, "rope_type": text, "original_max_position_embeddings": numbers}, 3)
-    ),
+    "rope_scaling": mostly(scalings),
     "rope_parameters": anything,
     "model_max_length": anything,
     "sliding_window": anything,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,10 @@ from zenit_hub.candidate import Candidate
 from zenit_hub.decision import Caution
 from zenit_hub.machine import Surroundings
 from zenit_hub.section import PIN, Measurement, Section
-from zenit_hub.text import printable
+from zenit_hub.text import printable, shown
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,39}")
+"""What a data type or a quantization is called."""
 
 MEASURED_FIELDS = (
     "kv_cache_dtype",
@@ -124,7 +128,12 @@ def _effective(name: str, caller: Caller, around: Surroundings) -> Any:
 
 
 def _short(value: object) -> str:
-    return "not set" if value is None else printable(value, limit=60)
+    """A plain value as it is; of others only that they are: an object may hold a secret."""
+    if value is None:
+        return "not set"
+    if isinstance(value, (bool, int, float)):
+        return str(value) if isinstance(value, bool) else shown(value)
+    return printable(value) if isinstance(value, str) and _NAME.fullmatch(value) else "of your own"
 
 
 def _other_layout(chosen: Candidate) -> list[str]:

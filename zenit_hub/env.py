@@ -67,7 +67,7 @@ def forced_profile(environment: Mapping[str, str]) -> str | None:
 
 def strict(environment: Mapping[str, str]) -> bool:
     """Whether the caller would rather not start than start with less."""
-    return environment.get(STRICT) == "1"
+    return environment.get(STRICT, "").strip().lower() in ("1", "true", "yes", "on")
 
 
 def longer_windows(environment: Mapping[str, str]) -> bool:

@@ -92,7 +92,9 @@ def _set_by_another_process(environment: Mapping[str, str]) -> dict[str, str]:
     """What an ancestor set for its engine, as the decision that came with it says."""
     try:
         content = json.loads(environment[env.HANDED_DOWN])
-        return {} if content["pid"] == os.getpid() else _published(content)
+        if content["form"] != _FORM or content["pid"] == os.getpid():
+            return {}
+        return _published(content) if _of_this_launch(content["pid"], content["parent_pid"]) else {}
     except (KeyError, TypeError, ValueError, RecursionError):
         return {}
 

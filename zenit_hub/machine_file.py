@@ -11,6 +11,8 @@ from typing import Any, get_args
 
 from zenit_hub.compat import PROFILE_FIELDS, EngineFacts, engine_facts
 from zenit_hub.errors import MachineFileError
+from zenit_hub.files import read_limited
+from zenit_hub.limits import MAX_CONFIG_BYTES
 from zenit_hub.machine import PLATFORMS, Device, Host, Machine, Platform, Slice, Surroundings
 from zenit_hub.nvml_words import in_words
 from zenit_hub.section import parse_capability
@@ -34,7 +36,8 @@ class DescribedMachine:
 def read_machine_file(path: Path, installed_version: str) -> DescribedMachine:
     """Read ``path``. Raises :class:`MachineFileError`; ``installed_version`` counts where the file names none."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        data = read_limited(path, MAX_CONFIG_BYTES)
+        content = json.loads(data.decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
         raise MachineFileError(

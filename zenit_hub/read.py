@@ -7,6 +7,7 @@ helpers stands in :mod:`zenit_hub.engine`. A config that is there and cannot be 
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections.abc import Mapping
@@ -17,7 +18,8 @@ from typing import Any
 from zenit_hub.answer import Config, NotHub, Unreadable
 from zenit_hub.deadline import within
 from zenit_hub.errors import ModelNotFound
-from zenit_hub.limits import CONFIG_NAME, LFS_MARK, MAX_CONFIG_BYTES, MAX_DEPTH
+from zenit_hub.files import read_limited
+from zenit_hub.limits import CONFIG_NAME, LFS_MARK, MAX_CONFIG_BYTES, MAX_DEPTH, deeper_than
 from zenit_hub.text import printable
 
 CLOUD_SCHEMES = ("s3://", "gs://", "az://")
@@ -104,14 +106,14 @@ def hub_repo(model: str) -> str | None:
 def read_file(path: Path) -> Mapping[str, Any] | Unreadable | None:
     """A ``config.json`` from the disk; ``None`` where there is none."""
     try:
-        size_bytes = path.stat().st_size
-        if size_bytes > MAX_CONFIG_BYTES:
-            return Unreadable(f"it has {size_bytes} bytes, more than {MAX_CONFIG_BYTES} are not read")
-        return parse(path.read_bytes())
+        data = read_limited(path, MAX_CONFIG_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         return Unreadable(f"{error.strerror} ({printable(path)})")
+    if len(data) > MAX_CONFIG_BYTES:
+        return Unreadable(f"it is larger than {MAX_CONFIG_BYTES} bytes and is not read")
+    return parse(data)
 
 
 def parse(data: bytes) -> dict[str, Any] | Unreadable:
@@ -119,8 +121,7 @@ def parse(data: bytes) -> dict[str, Any] | Unreadable:
     if data.startswith(LFS_MARK):
         return Unreadable("it is a Git LFS pointer, not the file: run git lfs pull")
     try:
-        text = data.removeprefix(_BOM).decode("utf-8")
-        value = json.loads(text)
+        value = _without_collecting(data.removeprefix(_BOM).decode("utf-8"))
     except UnicodeDecodeError as error:
         return Unreadable(f"it is not UTF-8 (byte {error.start})")
     except json.JSONDecodeError as error:
@@ -131,23 +132,20 @@ def parse(data: bytes) -> dict[str, Any] | Unreadable:
         )
     if not isinstance(value, dict):
         return Unreadable("it holds a JSON list or value where an object belongs")
-    if text.count("{") + text.count("[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+    if deeper_than(data, MAX_DEPTH):
         return Unreadable(f"it is nested deeper than {MAX_DEPTH}")
     return value
 
 
-def _deeper_than(value: dict[str, Any], depth: int) -> bool:
-    level: list[dict[str, Any] | list[Any]] = [value]
-    for _ in range(depth):
-        level = [
-            child
-            for node in level
-            for child in (node.values() if isinstance(node, dict) else node)
-            if isinstance(child, (dict, list))
-        ]
-        if not level:
-            return False
-    return True
+def _without_collecting(text: str) -> Any:
+    """``json.loads``. Millions of brackets make the garbage collector walk them all, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        return json.loads(text)
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def cached_config(repo: str, revision: str | None) -> Path | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from zenit_hub.serve_options import known_flags
 
@@ -27,12 +29,33 @@ _SECRET_NAME = (
 _SCALAR = r'("(?:[^"\\]|\\.)*"|[^\s,"\[\]{}]+)'
 _SECRET_MEMBER = rf'(?i)("{_SECRET_NAME}"\s*:\s*){_SCALAR}'
 _WATERMARK_MEMBER = rf'("key"\s*:\s*){_SCALAR}'
-_URL_USER = r"(\w://)[^\s/@\"']+@"
+_URL_USER = r"(\w://)[^\s/\"']+@"
+_URL_PARAMETER = rf"(?i)([?&;]{_SECRET_NAME}=)[^\s&;#\"']+"
 
 
 def redacted_text(text: str) -> str:
     """``text`` without the user of a URL and without the members of a JSON object that hold a secret."""
-    return re.sub(_SECRET_MEMBER, rf'\1"{HIDDEN}"', re.sub(_URL_USER, rf"\1{HIDDEN}@", text))
+    text = _json_without_secrets(text)
+    text = re.sub(_URL_PARAMETER, rf"\1{HIDDEN}", re.sub(_URL_USER, rf"\1{HIDDEN}@", text))
+    return re.sub(_SECRET_MEMBER, rf'\1"{HIDDEN}"', text)
+
+
+def _json_without_secrets(text: str) -> str:
+    """An object in which a secret is a list or an object, or is named with escapes, written anew."""
+    if not text.lstrip().startswith(("{", "[")):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    hidden = _hide(value)
+    return text if hidden == value else json.dumps(hidden, ensure_ascii=False)
+
+
+def _hide(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: HIDDEN if _is_secret_name(key) else _hide(member) for key, member in value.items()}
+    return [_hide(member) for member in value] if isinstance(value, list) else value
 
 
 def redacted(words: Sequence[str]) -> list[str]:

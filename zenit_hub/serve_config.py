@@ -10,12 +10,18 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from zenit_hub.errors import UsageError
+from zenit_hub.files import read_limited
 from zenit_hub.text import printable
 
 CONFIG = "--config"
+
+MAX_FILE_BYTES = 256 * 1024
+MAX_VALUES = 10_000
+"""No settings of a server come near; vLLM itself has no limit."""
 
 
 def with_config(words: Sequence[str]) -> tuple[list[str], frozenset[str]]:
@@ -45,15 +51,35 @@ def _settings(path: str) -> Mapping[Any, Any]:
     except ImportError:
         raise UsageError("--config needs PyYAML", next_step="Type: pip install pyyaml") from None
     try:
-        with open(path, encoding="utf-8") as file:
-            settings = yaml.safe_load(file)
+        data = read_limited(Path(path), MAX_FILE_BYTES)
+        if len(data) > MAX_FILE_BYTES:
+            raise UsageError("the --config file is too large", got=shown, allowed=f"{MAX_FILE_BYTES} bytes")
+        settings = yaml.safe_load(data.decode("utf-8"))
     except OSError as error:
         raise UsageError(f"the --config file cannot be read: {error.strerror}", got=shown) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UsageError(f"the --config file is no YAML: {printable(error)}", got=shown) from None
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        # Not the error's own words: they quote what stands in the file, which may be a secret.
+        mark = getattr(error, "problem_mark", None)
+        place = f" (line {mark.line + 1})" if mark is not None else ""
+        raise UsageError(f"the --config file is no YAML{place}", got=shown) from None
+    if _expands_too_far(settings):
+        raise UsageError("the --config file expands too far", got=shown, allowed=f"{MAX_VALUES} values")
     if not isinstance(settings, dict):
         raise UsageError("the --config file holds no settings", got=shown, allowed="max-model-len: 256k, …")
     return settings
+
+
+def _expands_too_far(settings: object) -> bool:
+    """Whether anchors and aliases multiply to more than any settings hold."""
+    left, count = [settings], 0
+    while left and count <= MAX_VALUES:
+        node = left.pop()
+        count += 1
+        if isinstance(node, dict):
+            left.extend((*node.keys(), *node.values()))
+        elif isinstance(node, (list, set)):
+            left.extend(node)
+    return count > MAX_VALUES
 
 
 def _as_words(settings: Mapping[Any, Any]) -> list[str]:

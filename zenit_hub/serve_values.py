@@ -108,7 +108,8 @@ def malformed(flag: str, word: str, allowed: str) -> UsageError:
     """The refusal of ``word`` behind ``flag``, in one line."""
     return UsageError(
         f"vllm serve would refuse the value of {flag}",
-        got=repr(printable(redacted_text(word), limit=80)),
+        # What was meant to be JSON and is none cannot be looked through for secrets.
+        got=None if "JSON" in allowed and len(word) > 1 else repr(printable(redacted_text(word), limit=80)),
         allowed=allowed,
         next_step=f"Mend {flag}, or leave it out.",
     )

@@ -76,8 +76,9 @@ def _rotary_scalings(text: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             return
 
 
-def _kind(rope: Mapping[str, Any]) -> object:
-    return rope.get("rope_type", rope.get("type", "default"))
+def _kind(rope: Mapping[str, Any]) -> str:
+    kind = rope.get("rope_type", rope.get("type"))
+    return kind if isinstance(kind, str) else "default"
 
 
 def _factor_of(rope: Mapping[str, Any]) -> Any:

@@ -14,7 +14,10 @@ DAMAGED = {
     "lfs": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 2\n", "Git LFS pointer"),
     "list": (b"[]", "an object belongs"),
     "broken": (b'{"lomonosov_serving_profiles": {', "not JSON (line 1"),
-    "large": (config_file() + b" " * (MAX_CONFIG_BYTES + 1 - len(config_file())), "16777217 bytes"),
+    "large": (
+        config_file() + b" " * (MAX_CONFIG_BYTES + 1 - len(config_file())),
+        "larger than 16777216 bytes",
+    ),
 }
 """A config, and what is said of it."""
 

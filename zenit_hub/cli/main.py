@@ -40,8 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError:
+        sink.error("there is not enough memory for this")
+        return 1
     except OSError as error:
         sink.error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        return 1
+    except Exception as error:
+        # Whatever was not foreseen: its kind, since its words may quote what must not be shown.
+        sink.error(
+            f"something went wrong in zenit-hub ({type(error).__name__}): please report it with the command"
+        )
         return 1
 
 
@@ -56,6 +65,10 @@ def _run(words: list[str], sink: Sink) -> int:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     called = next((word for word in words if not word.startswith("-")), None)
     rest: list[str] = []
+    if called is not None and called not in COMMANDS:
+        # A word behind an option may be its value, and a secret.
+        got = printable(called) if words[0] == called else None
+        raise UsageError("there is no such command", got=got, allowed=", ".join(COMMANDS))
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
             name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -84,12 +97,16 @@ def _run(words: list[str], sink: Sink) -> int:
 
 
 def _not_known(words: list[str], command: str | None) -> UsageError:
+    from zenit_hub.redact import redacted
+
     see = f"zenit-hub {command} --help" if command else "zenit-hub --help"
     belongs = (
         "What belongs to vllm serve stands after --: zenit-hub plan MODEL -- …. " if command == "plan" else ""
     )
     return UsageError(
-        "not an argument of this command", got=printable(" ".join(words)), next_step=f"{belongs}See `{see}`."
+        "not an argument of this command",
+        got=printable(" ".join(redacted(words))),
+        next_step=f"{belongs}See `{see}`.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -14,8 +15,9 @@ class Sink:
     """Where a command puts its answer. Colours only on a terminal and never against ``NO_COLOR``."""
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
-        self._out = out if out is not None else sys.stdout
-        self._err = err if err is not None else sys.stderr
+        # A closed stream is none to Python; the exit status is the answer then.
+        self._out: TextIO = out or sys.stdout or io.StringIO()
+        self._err: TextIO = err or sys.stderr or io.StringIO()
 
     def data(self, text: str) -> None:
         """The answer itself, a line or several."""
@@ -23,10 +25,8 @@ class Sink:
 
     def json(self, value: object) -> None:
         """The answer as one JSON document; non-finite numbers cannot occur in it."""
-        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-        if not _can_take(self._out, text, "strict"):
-            text = json.dumps(value, indent=2, allow_nan=False)
-        self._out.write(f"{text}\n")
+        # ASCII: a stranger's bidirectional characters do not reach a terminal, and any locale can take it.
+        self._out.write(f"{json.dumps(value, indent=2, allow_nan=False)}\n")
 
     def error(self, text: str) -> None:
         self._say("Error", text)

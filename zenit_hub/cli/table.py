@@ -28,6 +28,8 @@ REASONS: dict[Reason, str] = {
     "no_default": "no measured profile takes part, and neither does a default",
 }
 
+MAX_COMMAND_LETTERS = 100_000
+
 VERDICTS = {
     "fits": "fits",
     "too_large": "too large",
@@ -59,10 +61,12 @@ def show(found: Answer, model: str, words: Sequence[str], sink: Sink) -> None:
     if chosen is not None:
         assignments = [f"{name}={shlex.quote(value)}" for name, value in found.filling.env.items()]
         sink.data("\nthe same with every value explicit, also without this plug-in:")
-        sink.data("  " + " ".join([*assignments, plan.command(model, words, found.filling.set)]))
+        explicit = " ".join([*assignments, plan.command(model, words, found.filling.set)])
+        sink.data(f"  {printable(explicit, limit=MAX_COMMAND_LETTERS)}")
         if found.refusal is None:
             sink.data("\nfor production, where a restart must not come back narrower:")
-            sink.data(f"  {plan.production_command(found, model, words)}")
+            production = plan.production_command(found, model, words)
+            sink.data(f"  {printable(production, limit=MAX_COMMAND_LETTERS)}")
     for caution in found.cautions:
         sink.warning(f"{caution.message} [{caution.code}]")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zenit_hub.cli.output import Sink
 from zenit_hub.errors import UsageError, ZenitHubError
+from zenit_hub.files import read_limited
 from zenit_hub.limits import CONFIG_NAME, MAX_CONFIG_BYTES
 from zenit_hub.maintain.finding import Finding
 from zenit_hub.maintain.meaning import Asked
@@ -98,8 +99,7 @@ def _check_repo(repo: str, options: argparse.Namespace) -> Report:
 
 def _file_bytes(path: Path) -> bytes:
     """The file, of one that is too large just enough to see that it is."""
-    with path.open("rb") as file:
-        return file.read(MAX_CONFIG_BYTES + 1)
+    return read_limited(path, MAX_CONFIG_BYTES)
 
 
 def _unread(file: str, message: str, fix: str) -> _Checked:

@@ -162,8 +162,16 @@ def _say(found: Answer, unseen: Any) -> None:
 
 
 def _write(engine_args: Any, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        setattr(engine_args, name, value)
+    before = {name: getattr(engine_args, name) for name in values}
+    try:
+        for name, value in values.items():
+            setattr(engine_args, name, value)
+    except Exception:
+        # All or nothing, as far as the object lets us.
+        for name, value in before.items():
+            if getattr(engine_args, name) is not value:
+                setattr(engine_args, name, value)
+        raise
     _applied.put(engine_args, dict(values))
 
 

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from zenit_hub.limits import MAX_DEPTH
+from zenit_hub.limits import MAX_DEPTH, deeper_than
 from zenit_hub.maintain.finding import Note, Place, error
 from zenit_hub.maintain.locate import occurrences_of
 from zenit_hub.maintain.syntax import not_json, not_text
 from zenit_hub.text import printable
 
 _BOM = b"\xef\xbb\xbf"
-_CURLY_AS_SQUARE = bytes.maketrans(b"{}", b"[]")
-_ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 MAX_ODD = 100
 """Repeated keys, and numbers that are none, that are told apart; a stranger's file may hold a million."""
@@ -151,18 +149,6 @@ class _Parser:
 def _too_deep() -> Note:
     what = f"the file is nested deeper than {MAX_DEPTH} and is not read"
     return error((), what, "take out the lists or objects that only wrap others")
-
-
-def deeper_than(data: bytes, depth: int) -> bool:
-    """Whether valid JSON nests more than ``depth`` lists and objects, without a walk in Python."""
-    without_escapes = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    outside_strings = b"".join(without_escapes.split(b'"')[::2])
-    brackets = outside_strings.translate(_CURLY_AS_SQUARE, _ALL_BUT_BRACKETS)
-    for _ in range(depth):
-        if not brackets:
-            return False
-        brackets = brackets.replace(b"[]", b"")
-    return bool(brackets)
 
 
 def _repeated(text: str, value: dict[str, Any]) -> Iterator[Note]:
