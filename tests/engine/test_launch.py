@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,11 @@ from zenit_hub.device import look_at_host
 from zenit_hub.say import REPAIR_ID
 
 ARCHITECTURE = "LomonosovZenitAltayForConditionalGeneration"
-BALLAST_BYTES = 6 * 2**30
+ROOM_BYTES = 4 * 2**30
+"""What the wide window leaves free when it is chosen; less is there afterwards."""
+
+BALLAST_BYTES = 2 * 2**30
+MOST_BALLASTS = 8
 WITHOUT_HAND_DOWN = "import zenit_hub.launch\nzenit_hub.launch.take = lambda *given: None\n"
 SAY_ENVIRONMENT = """
 import multiprocessing, os, sys
@@ -35,7 +39,7 @@ def section() -> dict[str, Any]:
     """A window that fits now and no longer once the ballast is there, and a narrow one that always fits."""
     host = look_at_host().host
     assert host is not None
-    needs = {"narrow": 2**30, "wide": host.available_bytes - BALLAST_BYTES // 2 - 2**30}
+    needs = {"narrow": 2**30, "wide": host.available_bytes - ROOM_BYTES}
     windows = {"narrow": 2048, "wide": 4096}
     profiles = {
         name: {
@@ -62,16 +66,22 @@ def checkpoint(folder: Path, kind: str) -> str:
 
 @contextmanager
 def full_once_chosen(log: Path) -> Iterator[None]:
-    """Fill the host as soon as the launcher has said what it chose."""
+    """Fill the host as soon as the launcher has said what it chose, until the wide window would not fit."""
     over = threading.Event()
+    enough_bytes = available_bytes() - ROOM_BYTES - 2**30
 
     def fill() -> None:
-        while not over.is_set():
-            if log.exists() and f"{REPAIR_ID} profile " in log.read_text(errors="replace"):
-                with Ballast(BALLAST_BYTES):
-                    over.wait()
+        while not over.is_set() and not (
+            log.exists() and f"{REPAIR_ID} profile " in log.read_text(errors="replace")
+        ):
             time.sleep(0.05)
+        with ExitStack() as held:
+            # The machine's memory may grow with what is asked of it: one fixed ballast could change nothing.
+            while not over.is_set() and available_bytes() > enough_bytes and len(ballasts) < MOST_BALLASTS:
+                ballasts.append(held.enter_context(Ballast(BALLAST_BYTES)))
+            over.wait()
 
+    ballasts: list[Ballast] = []
     filler = threading.Thread(target=fill)
     filler.start()
     try:
@@ -79,6 +89,12 @@ def full_once_chosen(log: Path) -> Iterator[None]:
     finally:
         over.set()
         filler.join()
+
+
+def available_bytes() -> int:
+    host = look_at_host().host
+    assert host is not None
+    return host.available_bytes
 
 
 def windows_announced(served: ServedModel, times: int = 20) -> set[int]:
