@@ -49,7 +49,3 @@ class ProfileNotDeclared(ZenitHubError, ValueError):
 
 class StrictRefusal(ZenitHubError, ValueError):
     """A launch that ``ZENIT_SERVING_STRICT=1`` does not let start."""
-
-
-class EngineMismatch(ZenitHubError):
-    """The installed vLLM lacks something that the hook stands on."""

@@ -54,9 +54,7 @@ class TypedNamespace(argparse.Namespace):
 def _arrived(values: dict[str, Any], given: Given | None) -> TypedNamespace:
     """The namespace in an API server. Its ``from_cli_args`` runs before vLLM loads a plug-in there, so that
     the patches have to come along with what they are to carry over."""
-    from zenit_hub.plugin import register
-
-    register()
+    watch()
     namespace = TypedNamespace(**values)
     if given is not None:
         namespace.given = given
