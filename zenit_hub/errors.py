@@ -43,6 +43,10 @@ class MachineFileError(ZenitHubError):
     """A described machine that cannot be read or does not follow the contract."""
 
 
+class MeasurementError(ZenitHubError):
+    """A measurement that cannot be read, made or used."""
+
+
 class ProfileNotDeclared(ZenitHubError, ValueError):
     """``ZENIT_SERVING_PROFILE`` names a profile that is not there, or one that is invalid."""
 

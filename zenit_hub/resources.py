@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 SECTION_SCHEMA = "serving_profiles.schema.json"
+MEASUREMENT_SCHEMA = "measurement.schema.json"
 
 _HERE = Path(__file__).parent
 

@@ -1,0 +1,12 @@
+"""What a launch needs free, found by running the engine.
+
+``guard``     a process of its own that starts the engine in a group of its own and leaves nothing behind
+``launch``    `vllm serve` with one profile forced: start, phases from its log, HTTP, end
+``workload``  the requests: one that fills the window, the widest batch, all sequences at once
+``samplers``  memory from the outside: ``nvml`` for cards, ``host`` for the CPU platform; ``trace`` what came of it
+``reasons``   the engine's last words as a typed failure
+``confine``   the device made small: a cgroup for the host, ballast for a card
+``boots``     the boots of one profile, in order, with retries
+``measure``   all profiles of a run: facts, boots, files, resume
+``picture``   a measurement as SVG and PNG
+"""
