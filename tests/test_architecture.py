@@ -24,10 +24,12 @@ LINES_IN_A_FILE, LINES_IN_A_FUNCTION = 350, 60
 
 HEAVY = {
     "huggingface_hub",
+    "jinja2",
     "jsonschema",
     "numpy",
     "pynvml",
     "requests",
+    "resvg_py",
     "rich",
     "torch",
     "transformers",
@@ -289,7 +291,9 @@ def test_importing_the_package_costs_nothing() -> None:
     )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["plan", "--help"], ["validate", "--help"]])
+@pytest.mark.parametrize(
+    "words", [["--help"], ["--version"], ["plan", "--help"], ["validate", "--help"], ["init", "--help"]]
+)
 def test_help_costs_nothing(words: list[str]) -> None:
     """It is typed to look something up."""
     assert not loaded(RUN, *words) & HEAVY

@@ -16,6 +16,9 @@ STRICT = "ZENIT_SERVING_STRICT"
 HANDED_DOWN = "ZENIT_SERVING_DECISION"
 """Ours alone: the launcher's decision on its way to the other processes of the same launch."""
 
+MEASURE_REPORT = "ZENIT_MEASURE_REPORT"
+"""Ours alone, set by ``zenit-hub measure``: the folder into which the measured engine writes its own account."""
+
 OFF = "off"
 
 EFFECTIVE_WINDOW = "ZENIT_EFFECTIVE_MAX_MODEL_LEN"
@@ -51,6 +54,9 @@ HUB_TOKEN = "HF_TOKEN"
 
 CPU_NODES = "CPU_VISIBLE_MEMORY_NODES"
 """vLLM's list of NUMA nodes for its CPU platform."""
+
+CPU_KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"
+"""vLLM's size of the KV cache on its CPU platform, in GiB, before any argument."""
 
 LONGER_WINDOWS = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 """vLLM's own leave to go beyond a config's length."""

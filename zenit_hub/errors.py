@@ -43,8 +43,16 @@ class MachineFileError(ZenitHubError):
     """A described machine that cannot be read or does not follow the contract."""
 
 
+class CardError(ZenitHubError):
+    """A model card that cannot be rendered or is out of date."""
+
+
 class MeasurementError(ZenitHubError):
     """A measurement that cannot be read, made or used."""
+
+
+class PublicationError(ZenitHubError):
+    """What may not, or cannot, be published as it is."""
 
 
 class ProfileNotDeclared(ZenitHubError, ValueError):

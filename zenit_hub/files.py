@@ -1,10 +1,15 @@
-"""Reading a stranger's file: a pipe that nobody fills and a device without an end are not read."""
+"""Reading a stranger's file: a pipe that nobody fills and a device without an end are not read.
+
+And writing one as a whole or not at all.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -21,3 +26,34 @@ def read_limited(path: Path, max_bytes: int) -> bytes:
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "It is no regular file", str(path))
         return file.read(max_bytes + 1)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """The file has its old content or the new one at any moment; its mode and a symbolic link to it stay.
+
+    One that is not there yet is made. Raises ``OSError``, and then nothing has changed.
+    """
+    target = path.resolve()
+    try:
+        mode = stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        mode = 0o666 & ~_umask()
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, mode)
+        os.replace(name, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    """This process's; the kernel tells it only by having it set."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import sys
 
-from zenit_hub import say
+from zenit_hub import env, say
 
 
 def register() -> None:
     """Put the hook into this process. Never raises."""
+    if os.environ.get(env.MEASURE_REPORT):
+        _account_for_memory()
     if _builds_no_engine():
         return
     try:
@@ -24,6 +27,17 @@ def register() -> None:
         line = say.broken(
             "this vLLM lacks something that zenit_hub needs", f"{type(error).__name__}: {error}"
         )
+        logging.getLogger(say.LOGGER).warning("%s", line)
+
+
+def _account_for_memory() -> None:
+    """In an engine that ``zenit-hub measure`` started, and in no other."""
+    try:
+        from zenit_hub.engine.measured import install
+
+        install()
+    except Exception as error:
+        line = say.prefixed(f"the engine's own account of its memory is missing: {type(error).__name__}")
         logging.getLogger(say.LOGGER).warning("%s", line)
 
 

@@ -73,6 +73,7 @@ class Measurement:
     layout: Layout
     requires_free_bytes: int | None
     vllm: str | None
+    receipt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +287,7 @@ def _profile(name: str, known: Mapping[str, Any], unknown_keys: tuple[str, ...])
                 layout=_layout(entry, layout),
                 requires_free_bytes=_whole(entry.get(BUDGET_KEY)),
                 vllm=entry.get("vllm"),
+                receipt=entry.get("receipt"),
             )
             for entry in known.get("measurements", ())
         ),

@@ -24,7 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-GUARD = Path(__file__).with_name("engine_guard.py")
+from zenit_hub.maintain.measure import guard
+
+GUARD = Path(guard.__file__)
 LOCK_FILE = Path(tempfile.gettempdir()) / f"zenit_hub_engine.{os.getuid()}.lock"
 QUIET = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
 # What a caller's shell says about serving is not what the test says.
@@ -138,7 +140,7 @@ class ServedModel:
             self.port = free_port()
             engine = [*self._command, "--host", "127.0.0.1", "--port", str(self.port)]
             self._guard = subprocess.Popen(
-                [sys.executable, str(GUARD), str(GRACE_S), *engine],
+                [sys.executable, "-I", "-S", str(GUARD), str(GRACE_S), *engine],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -191,6 +191,11 @@ def vllm_goes_on() -> None:
     stand_in(_config_on_the_cpu)
 
 
+def own_config(engine_args: Any) -> Any:
+    """vLLM's own config, past every hook."""
+    return _vllms_own[0](engine_args)
+
+
 def _config_on_the_cpu(self: Any, usage_context: Any = None, headless: bool = False) -> Any:
     note = note_of(self, headless)
     with on("cpu"):

@@ -13,18 +13,16 @@ module writes that file, and may do so while the child runs::
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 import re
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pynvml
+
+from tests.rigs import compiled
 
 STATE_VARIABLE = "ZENIT_RIG_NVML_STATE"
 LOG_VARIABLE = "ZENIT_RIG_NVML_LOG"
@@ -35,10 +33,18 @@ MIG_DEVICES_A_CARD = 7  # what nvmlDeviceGetMaxMigDeviceCount says of an A100 or
 GIB = 1 << 30
 
 _SOURCE = Path(__file__).parent / "nvml"
-_COMPILE = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{LIBRARY_NAME}"]
+_CUDA_SOURCE = Path(__file__).parent / "cuda" / "cuda.c"
 
 INIT_FUNCTIONS = ("nvmlInit_v2", "nvmlInitWithFlags")
 MEMORY_FUNCTIONS = ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMemoryInfo_v2")
+_OF_LIVING_PROCESSES = (
+    "pid_offset",
+    "process_bytes_hidden",
+    "context_bytes",
+    "granularity_bytes",
+    "cuda_hidden_bytes",
+)
+_NUMBERS = ("total_bytes", "free_bytes", "used_bytes", "reserved_bytes", *_OF_LIVING_PROCESSES)
 # pynvml's own name for a function, where the library's differs.
 _ALIASES: Mapping[str, tuple[str, ...]] = {
     "nvmlInit": INIT_FUNCTIONS,
@@ -59,7 +65,7 @@ class Call:
 
 
 class NvmlRig:
-    """The cards of one machine. ``folder`` takes the state, the log and nothing else; one rig a folder."""
+    """The cards of one machine. ``folder`` takes the state, the log and the ledger; one rig a folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,6 +82,9 @@ class NvmlRig:
 
         Keys that only the rig knows: the machine's ``driver_version`` and ``cuda_driver_version``; a device's
         ``used_bytes``, ``pci_bus_id``, ``processes`` (list of ``{"pid", "used_bytes"}``) and ``mig_mode``.
+        ``free_bytes`` is what is free while no process of the CUDA rig holds memory; for those that do, the
+        machine's ``release_ms`` and a device's ``pid_offset``, ``process_bytes_hidden``, ``context_bytes``,
+        ``granularity_bytes`` and ``cuda_hidden_bytes`` (``nvml/state.h``, ``cuda/cuda.c``).
         A slice may have every key of a device, a ``memory_error`` of its own among them.
         """
         self._fields = dict(_machine_fields(machine))
@@ -144,33 +153,17 @@ class NvmlRig:
 
 def compiled_library() -> Path:
     """The library for this source, from a cache in the temporary directory; compiled if it is not there."""
-    sources = sorted(_SOURCE.glob("*.[ch]"))
-    content = b"\0".join(source.read_bytes() for source in sources)
-    key = hashlib.sha256(content + " ".join([platform.machine(), *_COMPILE]).encode()).hexdigest()[:24]
-    folder = Path(tempfile.gettempdir()) / f"zenit-rig-nvml-{os.getuid()}" / key
-    library = folder / LIBRARY_NAME
-    if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        # Several test processes may get here at once: each compiles its own, the last rename wins.
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            built = Path(scratch) / LIBRARY_NAME
-            command = [*_COMPILE, "-o", str(built), str(_SOURCE / "nvml.c")]
-            outcome = subprocess.run(command, capture_output=True, text=True, check=False)
-            if outcome.returncode:
-                raise RuntimeError(f"{' '.join(command)} failed:\n{outcome.stderr}")
-            os.replace(built, library)
-    return library
+    return compiled.compiled_library(LIBRARY_NAME, _SOURCE / "nvml.c", list(_SOURCE.glob("*.h")))
 
 
-def exported_functions() -> frozenset[str]:
-    """The functions that the library has, read from its source."""
-    source = (_SOURCE / "nvml.c").read_text()
-    return frozenset(re.findall(r"^(?:int |const char \*)(nvml\w+)\(", source, re.MULTILINE))
+def exported_functions(source: Path = _SOURCE / "nvml.c") -> frozenset[str]:
+    """The functions that a library of the rigs has, read from its source."""
+    return frozenset(re.findall(r"^(?:int |const char \*)(\w+)\(", source.read_text(), re.MULTILINE))
 
 
 def _symbols_of(function: str) -> tuple[str, ...]:
     symbols = _ALIASES.get(function, (function,))
-    if function != "*" and not exported_functions().issuperset(symbols):
+    if function != "*" and not (exported_functions() | exported_functions(_CUDA_SOURCE)).issuperset(symbols):
         raise ValueError(f"the rig has no {function}, so nothing would ever ask for it")
     return symbols
 
@@ -198,6 +191,8 @@ def _machine_fields(machine: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "driver_version", machine.get("driver_version", "580.95.05")
     yield "cuda_driver_version", machine.get("cuda_driver_version", 13000)
     yield "cards", len(devices)
+    if "release_ms" in machine:
+        yield "release_ms", machine["release_ms"]
     if driver_error := machine.get("driver_error"):
         yield from ((f"fault.{symbol}.*", _fault(driver_error)) for symbol in INIT_FUNCTIONS)
     for index, device in enumerate(devices):
@@ -238,7 +233,7 @@ def _device_fields(target: str, device: Mapping[str, Any]) -> Iterator[tuple[str
     for name in ("uuid", "name", "pci_bus_id", "compute_capability"):
         if device.get(name) is not None:
             yield f"{target}.{name}", device[name]
-    for name in ("total_bytes", "free_bytes", "used_bytes", "reserved_bytes"):
+    for name in _NUMBERS:
         if device.get(name) is not None:
             yield f"{target}.{name}", int(device[name])
     processes = device.get("processes") or []

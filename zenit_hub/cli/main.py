@@ -13,7 +13,11 @@ from zenit_hub.errors import UsageError, ZenitHubError
 from zenit_hub.text import printable
 
 COMMANDS = {
+    "card": "the part of a model card that says which window which GPU gets, made from the config",
+    "init": "propose a first section of serving profiles for a model that carries none",
+    "measure": "find what each profile needs free, by running the engine on this machine",
     "plan": "what `vllm serve` would do with a model on this machine, without starting it",
+    "publish": "put measurements into a model repo on the Hub: one commit, or one pull request",
     "validate": "check the serving profiles in a config.json, a model folder or a Hub repo",
 }
 """Command → one line of help. The module of the same name is imported only when it is called."""

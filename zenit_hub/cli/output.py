@@ -37,6 +37,11 @@ class Sink:
     def hint(self, text: str) -> None:
         self._say("Hint", text)
 
+    def note(self, text: str) -> None:
+        """A line on stderr about what goes on, seen at once."""
+        _write(self._err, f"{text}\n")
+        self._err.flush()
+
     def flush(self) -> None:
         self._out.flush()
         self._err.flush()

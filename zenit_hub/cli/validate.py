@@ -44,7 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "targets", nargs="+", metavar="FILE|DIR|ORG/MODEL", help="a config.json, a model folder or a Hub repo"
+        "targets",
+        nargs="+",
+        metavar="FILE|DIR|ORG/MODEL",
+        help="a config.json, a model folder, a Hub repo or a measurement",
     )
     parser.add_argument("--revision", metavar="REV", help="branch, tag, commit or refs/pr/N of the Hub repos")
     parser.add_argument(

@@ -5,4 +5,5 @@
 ``config`` a model's config through vLLM's own helpers
 ``cluster`` and ``nodes``: the cards of the Ray cluster that vLLM would run on
 ``hook``   the wrapper around ``EngineArgs.create_engine_config``
+``measured`` and ``ledger``: the memory of an engine that ``zenit-hub measure`` started, and of no other
 """

@@ -213,7 +213,9 @@ def read_measurement(data: bytes, name: str) -> Measurement:
         document = None
     if not isinstance(document, dict) or VERSION_KEY not in document or deeper_than(data, MAX_DEPTH):
         raise MeasurementError(
-            f"{name} is no measurement", allowed="what `zenit-hub measure` wrote", next_step="Measure it again."
+            f"{name} is no measurement",
+            allowed="what `zenit-hub measure` wrote",
+            next_step="Measure it again.",
         )
     fault = first_fault(document)
     if fault is not None:

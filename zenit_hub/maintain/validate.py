@@ -17,6 +17,7 @@ from zenit_hub.maintain.document import Document, read_document
 from zenit_hub.maintain.finding import Finding, Note, Place, error, place, warning
 from zenit_hub.maintain.locate import lines_of
 from zenit_hub.maintain.meaning import Asked, meaning_notes, oversized_plan
+from zenit_hub.maintain.receipt import is_measurement, receipt_notes
 from zenit_hub.maintain.shape import closest, shape_notes
 from zenit_hub.maintain.view import view_section
 from zenit_hub.resources import schema
@@ -50,6 +51,9 @@ def validate(data: bytes, asked: Asked = _NOTHING_ASKED) -> Report:
 def _config_notes(document: Document, asked: Asked) -> Iterator[Note]:
     config = document.value
     if config is None:
+        return
+    if is_measurement(config):
+        yield from receipt_notes(config)
         return
     where = _section_place(config)
     yield from _strange_numbers(document, where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +14,12 @@ from .refusals import Kind, Refusal
 from .repository import MAIN, Delete, Edit, Message, Put, Repository
 from .routes import Context, route
 from .wire import Answer, Call, json_answer
+from .world import Account
 
 
 def preupload(context: Context, call: Call, repo: str, revision: str) -> Answer:
     """How each file is to be sent, and the id of the one that it replaces (the client drops equal ones)."""
-    may = context.world.proposable if call.flag("create_pr") else context.world.writable
-    found, _ = may(repo, call.reader)
+    found, _ = _mover(context, call, repo, revision)
     commit = found.resolve(revision)
     files = []
     for asked in call.json().get("files", []):
@@ -29,11 +30,20 @@ def preupload(context: Context, call: Call, repo: str, revision: str) -> Answer:
     return json_answer({"files": files, "commitOid": commit.oid})
 
 
+def _mover(context: Context, call: Call, repo: str, revision: str) -> tuple[Repository, Account]:
+    """Who may do that: anybody a new pull request, its author commits to it, others need a right to write."""
+    found, account = context.world.proposable(repo, call.reader)
+    number = re.fullmatch(r"refs/pr/(\d+)", revision)
+    pull = found.discussions.get(int(number[1])) if number else None
+    if call.flag("create_pr") or (pull and pull.author == account.name):
+        return found, account
+    return context.world.writable(repo, call.reader)
+
+
 def commit(context: Context, call: Call, repo: str, revision: str) -> Answer:
     """One commit on a branch or a pull request, or with ``create_pr`` a new pull request that holds it."""
     creates_pull = call.flag("create_pr")
-    may = context.world.proposable if creates_pull else context.world.writable
-    found, account = may(repo, call.reader)
+    found, account = _mover(context, call, repo, revision)
     header, edits = _payload(found, call.body)
     message = Message(str(header.get("summary", "")), str(header.get("description", "")), account.name)
     parent = header.get("parentCommit")

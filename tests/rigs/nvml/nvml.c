@@ -4,7 +4,7 @@
  * The names, structures and error numbers are those that pynvml looks up. A function that is missing here
  * is FunctionNotFound there, which is what a driver too old for it says too.
  */
-#include "state.h"
+#include "ledger.h"
 
 struct memory { unsigned long long total, free, used; };
 struct memory_v2 { unsigned int version; unsigned long long total, reserved, free, used; };
@@ -255,7 +255,7 @@ static int total_and_free(struct call *call, unsigned long long *total, unsigned
 {
     int error = read_number(field(call, "total_bytes"), total);
 
-    return error ? error : read_number(field(call, "free_bytes"), free);
+    return error ? error : free_now(call, free);
 }
 
 static unsigned long long used(struct call *call, unsigned long long total, unsigned long long not_used)
@@ -295,26 +295,49 @@ int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct memory_v2 *memory)
     return error;
 }
 
+/* The state's own processes, then the ledger's; a driver in a container or in WSL tells other pids or no bytes. */
+static int read_processes(const struct call *call, struct process *processes, unsigned int listed)
+{
+    struct entry held[LEDGER_ENTRIES];
+    unsigned int living = (unsigned int)ledger_held(call, held);
+    unsigned int offset = count_or_zero(field(call, "pid_offset"));
+    int hidden = field(call, "process_bytes_hidden") != NULL;
+
+    for (unsigned int i = 0; i < listed + living; i++) {
+        char name[32];
+        struct process process = { 0, 0, UINT32_MAX, UINT32_MAX };
+
+        snprintf(name, sizeof name, "process.%u", i);
+        const char *value = i < listed ? field(call, name) : NULL;
+        if (i < listed && (!value || sscanf(value, "%u %llu", &process.pid, &process.used_bytes) != 2))
+            return -1;
+        if (i >= listed) {
+            process.pid = held[i - listed].pid + offset;
+            process.used_bytes = held[i - listed].bytes;
+        }
+        if (hidden)
+            process.used_bytes = UINT64_MAX;
+        processes[i] = process;
+    }
+    return (int)(listed + living);
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *size, struct process *processes)
 {
     struct call call;
+    struct process all[LEDGER_ENTRIES + STATE_PROCESSES];
     int error = enter_device(&call, __func__, device);
     unsigned int room = *size;
 
     if (error)
         return error;
-    *size = count_or_zero(field(&call, "processes"));
+    int count = read_processes(&call, all, count_or_zero(field(&call, "processes")));
+    if (count < 0)
+        return NVML_NOT_SUPPORTED;
+    *size = (unsigned int)count;
     if (*size > room || (*size && !processes))
         return NVML_INSUFFICIENT_SIZE;
-    for (unsigned int i = 0; i < *size; i++) {
-        char name[32];
-        struct process process = { 0, 0, UINT32_MAX, UINT32_MAX };
-
-        snprintf(name, sizeof name, "process.%u", i);
-        const char *value = field(&call, name);
-        if (!value || sscanf(value, "%u %llu", &process.pid, &process.used_bytes) != 2)
-            return NVML_NOT_SUPPORTED;
-        processes[i] = process;
-    }
+    if (*size)
+        memcpy(processes, all, *size * sizeof *all);
     return NVML_SUCCESS;
 }

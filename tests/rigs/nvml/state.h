@@ -12,6 +12,9 @@
  *     0.reserved_bytes 0  (absent: memory v2 is FUNCTION_NOT_FOUND, as in an old driver)
  *     0.processes 1                              0.process.0 <pid> <used bytes>
  *     0.mig_mode 1   0.mig_max 7   0.slices 1    0.0.uuid MIG-...    (a slice has the fields of a card)
+ *     0.pid_offset 1000  (the pids of living processes as another namespace counts them)
+ *     0.process_bytes_hidden 1                   (a process's memory is "not available")
+ *     release_ms 50      (what a process held is free that much after its end; ledger.h)
  *     fault.<function or *>.<target or *> <NVML error number> <delay in ms>
  *
  * Of several faults the one that names the function, then the one that names the target, is taken. It
@@ -24,6 +27,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +41,7 @@ enum {
     NVML_ARGUMENT_VERSION_MISMATCH = 25,
 };
 enum { NO_CARD = -1, WHOLE_CARD = -1, CARDS_MAX = 64, SLICES_MAX = 16, KEY_SIZE = 128, RIG_BROKEN = 70 };
+enum { STATE_PROCESSES = 256 };
 
 /* Opaque to pynvml: the numbers of the card and of its slice, so that it outlives a change of the state. */
 typedef struct nvmlDevice *nvmlDevice_t;
