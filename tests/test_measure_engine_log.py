@@ -35,6 +35,9 @@ KV_SIZE = (
     "(EngineCore pid=5) INFO 12-01 15:02:42 [kv_cache_utils.py:2327] GPU KV cache size: 131,072 tokens\n"
 )
 GRAPHS = "\rCapturing CUDA graphs (PIECEWISE, FULL):   0%|          | 0/67 [00:00<?, ?it/s]"
+CAPTURED = (
+    "(Worker pid=7) INFO 12-01 15:02:59 [runner.py:1163] Graph capturing finished in 9 secs, took 0.3 GiB\n"
+)
 
 
 @pytest.fixture
@@ -81,11 +84,12 @@ def test_a_line_that_is_written_in_parts_is_found_when_it_has_ended(log: EngineL
     assert log.new_phases() == ["loading"]
 
 
-def test_graphs_are_captured_behind_the_kv_cache(log: EngineLog) -> None:
+@pytest.mark.parametrize("graphs", [GRAPHS, CAPTURED])
+def test_graphs_are_captured_behind_the_kv_cache(log: EngineLog, graphs: str) -> None:
     """Those that are tried while memory is profiled are not the phase."""
-    write(log, GRAPHS + GRAPHS + "\n")
+    write(log, graphs + graphs + "\n")
     assert log.new_phases() == []
-    write(log, KV_SIZE + GRAPHS + GRAPHS)
+    write(log, KV_SIZE + graphs + graphs)
     assert log.new_phases() == ["kv_cache", "graphs"]
 
 

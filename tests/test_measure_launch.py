@@ -294,6 +294,7 @@ def test_both_versions_of_cgroups_count_what_the_kernel_killed(
         ("/hang", "hang", "no answer to /hang within 0.2 s (phase kv_cache)"),
         ("/trickle", "hang", "no answer to /trickle within 0.2 s (phase kv_cache)"),
         ("/die", "out_of_memory", "CUDA out of memory"),
+        ("/fail_and_die", "out_of_memory", "CUDA out of memory"),
     ],
 )
 def test_an_engine_that_stops_at_a_request_is_ended(ready: Begin, path: str, kind: str, said: str) -> None:
@@ -310,6 +311,7 @@ def test_an_engine_that_stops_at_a_request_is_ended(ready: Begin, path: str, kin
 def test_an_engine_that_refuses_still_runs(ready: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says why; an answer in another language is none."""
     monkeypatch.setattr(launch, "DYING_S", 0.0)
+    monkeypatch.setattr(launch, "SETTLE_S", 0.0)
     engine = ready()
     said = {
         path: stopped(lambda path=path: engine.request(path, PROMPT)).failure

@@ -7,6 +7,7 @@ after it was killed.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -15,17 +16,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-# Before the first fork: each publisher begins with everything imported.
-import huggingface_hub.file_download  # noqa: F401
-from huggingface_hub import HfApi, constants
+from huggingface_hub import constants
 
-from tests.rigs.publishing import OWNER, REPO, Somebody, plain_block
+from tests.rigs.publishing import OWNER, REPO, Somebody, config_of, measured, plain_block, text_of
 from zenit_hub.errors import PublicationError
+from zenit_hub.maintain.measurement import read_measurement, to_json
 from zenit_hub.maintain.publish.advice import Asked
 from zenit_hub.maintain.publish.content import load
 from zenit_hub.maintain.publish.hub import Hub
 from zenit_hub.maintain.publish.publish import Waits, publish
 from zenit_hub.maintain.publish.retry import Pace
+from zenit_hub.maintain.publish.watched import watched
+from zenit_hub.maintain.validate import validate
 
 
 def carried_out(order: dict[str, Any]) -> dict[str, Any]:
@@ -40,9 +42,17 @@ def carried_out(order: dict[str, Any]) -> dict[str, Any]:
         return {"outcome": "failed", "error": str(error)}
 
 
+def warm_up() -> None:
+    """Import what is imported late, once for all forks."""
+    importlib.import_module("huggingface_hub.file_download")
+    read_measurement(to_json(measured("s32k")).encode(), "warm up")
+    validate(text_of(config_of("s32k")))
+    watched(int, request_s=1, total_s=1)
+
+
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    HfApi()
+    warm_up()
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()

@@ -8,7 +8,8 @@ What it does besides serving stands in its variable ``SMALL_ENGINE``, as words:
 ``hang``, ``die``, ``kill``    while loading: says no more, raises, is killed
 ``short``           answers a completion with a token less than was asked for
 
-A completion at ``/hang``, ``/die``, ``/refuse``, ``/fail``, ``/trickle``, ``/no_json`` gets what the name says.
+A POST gets what its path says:
+``/hang``, ``/die``, ``/fail_and_die``, ``/refuse``, ``/fail``, ``/trickle``, ``/no_json``.
 
 Each line of its log that begins with ``made`` names something that must be gone in the end.
 """
@@ -96,7 +97,10 @@ class Handler(BaseHTTPRequestHandler):
             self.complete(body)
         elif self.path == "/hang":
             time.sleep(600)
-        elif self.path == "/die":
+        elif self.path in ("/die", "/fail_and_die"):
+            if self.path == "/fail_and_die":
+                self.answer({"error": {"message": "no such thing"}}, 500)
+                time.sleep(0.1)
             sys.stderr.write("torch.OutOfMemoryError: CUDA out of memory.\n")
             sys.stderr.flush()
             os._exit(1)

@@ -1,7 +1,8 @@
 """What a launch needs free, found by running the engine.
 
 ``guard``     a process of its own that starts the engine in a group of its own and leaves nothing behind
-``launch``    `vllm serve` with one profile forced: start, phases from its log, HTTP, end
+``launch``    `vllm serve` with one profile forced: start, phases, HTTP, end; on ``guarded`` (a command behind
+              the guard), ``engine_log`` (phases as its lines announce them) and ``loopback`` (HTTP)
 ``workload``  the requests: one that fills the window, the widest batch, all sequences at once
 ``samplers``  memory from the outside: ``nvml`` for cards, ``host`` for the CPU platform; ``trace`` what came of it
 ``reasons``   the engine's last words as a typed failure

@@ -35,7 +35,7 @@ _ANNOUNCED: dict[PhaseName, tuple[bytes, ...]] = {
         b" GiB for KV cache on node ",
         b" KV cache size: ",
     ),
-    "graphs": (b"Capturing CUDA graphs",),
+    "graphs": (b"Capturing CUDA graphs", b"Graph capturing finished in "),  # a progress bar may be off
 }
 """Plain words: searching them is fifty times faster than one expression, and the sampler waits meanwhile."""
 

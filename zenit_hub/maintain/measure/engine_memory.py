@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 from zenit_hub.maintain.measure.process_memory import (
     PAGE_BYTES,
+    STATM_BYTES,
     Counter,
     Exact,
     counted_anonymous_bytes,
@@ -25,6 +26,9 @@ from zenit_hub.maintain.measure.processes import Process
 from zenit_hub.maintain.measure.sampling import Reading
 
 KERNELS_PERIOD_S = 1.0
+
+SMALL_BYTES = 16 * 2**20
+"""A process with less is read at looks only: resource trackers, shells. Once it has grown, at every sample."""
 
 STEADY_BYTES = 2**20
 """A process that grows by more while its pages are looked at is looked at again."""
@@ -65,19 +69,18 @@ class EngineMemory:
         self._exact_members: frozenset[int] = frozenset()
         self._shared_bytes = self._files_bytes = self._kernels_bytes = 0
         self._kernels_due_s = 0.0
+        self._small: set[int] = set()
         self._changing = threading.Lock()
         self._sum = _Sum((), 0)
-        self._reading = self._sum.reading()
 
     def reading(self) -> Reading:
-        return self._reading
+        return self._sum
 
     def without(self, reading: Reading, place: int) -> None:
         """The process in that place of the reading has ended."""
         with self._changing:
-            if reading is self._reading:
+            if reading is self._sum:
                 self._sum = self._sum.without(place)
-                self._reading = self._sum.reading()
 
     def follow(self, engine: Mapping[int, Process], sharing: Iterable[int]) -> None:
         """Count those that came, no longer those that went; ``sharing``: those that are forks of each other."""
@@ -96,7 +99,10 @@ class EngineMemory:
         for pid in changed:
             self._members[pid].more_bytes, _ = self._more_bytes(pid, self._members[pid])
             self._exact_members = frozenset()
-        if come or gone or changed or time.monotonic() >= self._kernels_due_s:
+        grown = any(
+            self._members[pid].counter.bytes() >= SMALL_BYTES for pid in self._small & self._members.keys()
+        )
+        if come or gone or changed or grown or time.monotonic() >= self._kernels_due_s:
             self._kernels_due_s = time.monotonic() + KERNELS_PERIOD_S
             self._kernels_bytes = sum(read_kernels_bytes(pid) for pid in self._members)
             self._publish()
@@ -153,28 +159,41 @@ class EngineMemory:
     def _publish(self) -> None:
         """All at once, so that no sample has the pages of a fork twice."""
         beyond_bytes = self._shared_bytes + self._files_bytes + self._kernels_bytes
-        parts = tuple((member.counter, member.more_bytes) for member in self._members.values())
+        parts = []
+        self._small.clear()
+        for pid, member in self._members.items():
+            counted_bytes = member.counter.bytes()
+            if counted_bytes >= SMALL_BYTES:
+                parts.append((member.counter, member.more_bytes))
+            elif counted_bytes:
+                beyond_bytes += max(0, counted_bytes + member.more_bytes)
+                self._small.add(pid)
         with self._changing:
-            self._sum = _Sum(parts, beyond_bytes if parts else 0)
-            self._reading = self._sum.reading()
+            self._sum = _Sum(tuple(parts), beyond_bytes if self._members else 0)
 
 
 class _Sum:
-    """What is added up in a sample. Does not change, so a chain of samples has the same processes to its end."""
+    """What is added up in a sample: a :class:`~zenit_hub.maintain.measure.sampling.Reading`."""
 
     def __init__(self, parts: tuple[tuple[Counter, int], ...], beyond_bytes: int) -> None:
+        self.width = len(parts)
         self._parts = parts
         self._beyond_bytes = beyond_bytes
         self._last: tuple[Sequence[bytes], tuple[int]] = ((), (beyond_bytes,))
 
-    def reading(self) -> Reading:
-        readers = tuple(partial(os.pread, counter.handle, 128, 0) for counter, _ in self._parts)
-        return Reading(readers, self.taken)
-
     def without(self, place: int) -> _Sum:
         return _Sum(self._parts[:place] + self._parts[place + 1 :], self._beyond_bytes)
 
-    def taken(self, answers: Sequence[bytes]) -> tuple[int]:
+    def collect(self, answers: list[Any], samples: int, pause_s: float) -> None:
+        handles = [counter.handle for counter, _ in self._parts]
+        add, read, pause, now_s = answers.append, os.pread, time.sleep, time.monotonic
+        for _ in range(samples):
+            pause(pause_s)
+            for handle in handles:
+                add(read(handle, STATM_BYTES, 0))
+            add(now_s())
+
+    def taken_bytes(self, answers: Sequence[bytes]) -> Sequence[int]:
         """One device. Mostly nothing has changed since the sample before."""
         known, result = self._last
         if answers != known:

@@ -32,6 +32,7 @@ PLUGIN = "zenit_hub"
 
 POLL_INTERVAL_S = 0.1
 HEALTH_TIMEOUT_S = 5.0
+SETTLE_S = 2.0
 DYING_S = 10.0
 """How long an engine that lost a process may take to end by itself; vLLM takes one second, or for ever."""
 
@@ -193,7 +194,7 @@ class ServedEngine:
         except TimeoutError:
             raise self._hung(f"no answer to {path} within {timeout_s:.3g} s") from None
         except loopback.Refused as refusal:
-            if refusal.status < 500 or self._is_healthy(HEALTH_TIMEOUT_S):
+            if refusal.status < 500 or self._survives():
                 raise EngineStopped(_no_answer(f"{path} was refused ({refusal.status}): {refusal}")) from None
             why = f"{path} failed ({refusal.status}): {refusal}"
         except (OSError, http.client.HTTPException) as error:
@@ -224,6 +225,11 @@ class ServedEngine:
             return False
         return True
 
+    def _survives(self) -> bool:
+        """Whether it still serves a moment after an error of its own; it may not know yet that it is lost."""
+        dead = self._guarded.has_ended(SETTLE_S) or self._lost_a_process()
+        return not dead and self._is_healthy(HEALTH_TIMEOUT_S)
+
     def _lost_a_process(self) -> bool:
         """Whether the kernel killed one for lack of memory; the others may wait for it until the deadline."""
         return kernel_kills(self._cgroup) > self._kills_before
@@ -236,9 +242,9 @@ class ServedEngine:
         return EngineStopped(parse_failure(self.log_text(), -9 if lost else status), status)
 
     def _hung(self, why: str) -> EngineStopped:
-        lost = self._lost_a_process()
+        lost, log = self._lost_a_process(), self.log_text()  # before it is ended: that is what it said last
         self.end()
-        failure = parse_failure(self.log_text(), -9 if lost else None, killed=not lost)
+        failure = parse_failure(log, -9 if lost else None, killed=not lost)
         if failure.kind == "hang":  # with what this side knows of it, and the engine's last words
             words = failure.message.partition("; ")[1:]
             message = "".join((f"{why} (phase {self._phases[-1].name})", *words))

@@ -13,6 +13,9 @@ from zenit_hub.maintain.measure.processes import read_bytes
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
+STATM_BYTES = 128
+"""Room for the line: seven numbers."""
+
 KERNEL_STACK_BYTES = 16 * 2**10
 """A thread's stack in the kernel, on x86-64 and arm64; a memory cgroup is charged for it."""
 
@@ -47,7 +50,7 @@ class Counter:
     def bytes(self) -> int:
         """0 where it has ended."""
         try:
-            return counted_anonymous_bytes(os.pread(self.handle, 128, 0))
+            return counted_anonymous_bytes(os.pread(self.handle, STATM_BYTES, 0))
         except OSError:
             return 0
 

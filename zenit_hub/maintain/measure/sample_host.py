@@ -16,16 +16,22 @@ from zenit_hub.errors import MeasurementError
 from zenit_hub.maintain.measure.engine_memory import EngineMemory
 from zenit_hub.maintain.measure.process_memory import Counter
 from zenit_hub.maintain.measure.processes import Tree
-from zenit_hub.maintain.measure.sampling import BackgroundSampler, Others, Reading, Room
+from zenit_hub.maintain.measure.sampling import ENDING, BackgroundSampler, Others, Reading, Room
 from zenit_hub.maintain.measure.trace import Moves
 
 LOADING = "loading"
+
+ALWAYS_EXACT = frozenset({LOADING, "workload", ENDING})
+"""What is taken at these marks is used by itself, or decides the figure."""
 
 SWAPPED_BYTES = 2**20
 """What is not worth a word."""
 
 EXACT_PERIOD_S, EXACT_SHARE = 1.0, 0.0005
 """PSS between the marks: each second, less often where that takes more than a two-thousandth of a core."""
+
+MARK_SHARE = 0.005
+"""PSS at the other marks: where it does not take more than that of the time since the last one."""
 
 OUTSIDE_PERIOD_S, OUTSIDE_SHARE = 0.8, 0.002
 
@@ -39,16 +45,21 @@ class Allowance:
     def __init__(self, period_s: float, share: float) -> None:
         self._period_s = period_s
         self._share = share
-        self._due_s = 0.0
+        self._done_s = -period_s
+        self._cost_s = 0.0
 
-    def is_due(self) -> bool:
-        return time.monotonic() >= self._due_s
+    def is_due(self, share: float | None = None) -> bool:
+        """``share``: another one than usual, and then no period."""
+        waited_s = time.monotonic() - self._done_s
+        if share is not None:
+            return waited_s >= self._cost_s / share
+        return waited_s >= max(self._period_s, self._cost_s / self._share)
 
     def spend(self, work: Callable[[], None]) -> None:
         before_s = time.thread_time()
         work()
-        cost_s = time.thread_time() - before_s
-        self._due_s = time.monotonic() + max(self._period_s, cost_s / self._share)
+        self._cost_s = time.thread_time() - before_s
+        self._done_s = time.monotonic()
 
 
 class HostSampler(BackgroundSampler):
@@ -78,7 +89,7 @@ class HostSampler(BackgroundSampler):
 
     def _goes_on_without(self, reading: Reading, place: int) -> bool:
         """Processes of the engine end: compilers do."""
-        if place < 0:
+        if place >= reading.width:
             return False
         self._engine.without(reading, place)
         self._tree.somebody_ended()
@@ -91,15 +102,15 @@ class HostSampler(BackgroundSampler):
     def _look(self, mark: str | None) -> None:
         self._tree.scan()
         self._engine.follow(self._tree.engine, self._tree.sharing())
-        if mark is not None or self._exact_allowance.is_due():
-            self._exact_allowance.spend(lambda: self._look_exactly(mark))
+        # At the mark that ends the loading the weight files may still be mapped.
+        loading = LOADING in (self._phase, mark)
+        self._phase = mark or self._phase
+        if mark in ALWAYS_EXACT or self._exact_allowance.is_due(MARK_SHARE if mark else None):
+            self._exact_allowance.spend(lambda: self._look_exactly(loading))
         if mark is not None or self._outside_allowance.is_due():
             self._outside_allowance.spend(lambda: self._moves.look(self._look_outside()))
 
-    def _look_exactly(self, mark: str | None) -> None:
-        # At the mark that ends the loading the weight files may still be mapped.
-        loading = LOADING in (self._phase, mark)
-        self._phase = self._phase if mark is None else mark
+    def _look_exactly(self, loading: bool) -> None:
         found = self._engine.look_exactly(with_files=not loading)
         now_s = self._now_s()
         if found.grown_bytes > 0:

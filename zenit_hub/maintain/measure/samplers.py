@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-PERIOD_S = 0.0095
-"""105 times a second, on the average: what a late wake-up takes comes off the next pauses."""
+PERIOD_S = 0.0098
+"""102 times a second, on the average: what a late wake-up takes comes off the next pauses."""
 
 FOREIGN_LIMIT_BYTES = 16 * 2**20
 """Another process's memory that moves by more makes a boot contaminated (specification, ``measuring``)."""

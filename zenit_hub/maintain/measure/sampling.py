@@ -12,11 +12,9 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import cycle, islice
-from typing import Any
+from typing import Any, Protocol
 
 from zenit_hub.deadline import within
 from zenit_hub.errors import MeasurementError
@@ -26,7 +24,7 @@ from zenit_hub.text import printable
 
 SAMPLES_AT_ONCE = 20
 
-LOOK_PERIOD_S = 0.4
+LOOK_PERIOD_S = 0.5
 """How long a new process can go unseen."""
 
 PATIENCE_S = 5.0
@@ -55,14 +53,14 @@ class Room:
 class Reading(Protocol):
     """How to sample, and what the answers mean. Does not change."""
 
+    width: int
+    """How many answers a sample has."""
+
     def collect(self, answers: list[Any], samples: int, pause_s: float) -> None:
-        """So many samples, ``pause_s`` before each: the raw answers of each, then ``time.monotonic()``.
+        """So many samples, a pause before each: its answers, then ``time.monotonic()``.
 
-        May raise; what was added until then counts, but for the answers of a sample that is not complete.
+        May raise in the middle; the samples that are complete by then count.
         """
-
-    def sizes(self) -> int:
-        """How many answers a sample has."""
 
     def taken_bytes(self, answers: Sequence[Any]) -> Sequence[int]:
         """What the answers of one sample mean, per device."""
@@ -103,10 +101,10 @@ class BackgroundSampler(ABC):
 
     @abstractmethod
     def _reading(self) -> Reading:
-        """How to sample from now on; asked for before each chain, by the sampling thread and at marks."""
+        """How to sample from now on; asked for by the sampling thread, several times a second, and at marks."""
 
     def _goes_on_without(self, reading: Reading, place: int) -> bool:
-        """Whether no fault is that the reader in that place raised: the next :meth:`_reading` lacks it."""
+        """Whether it is no fault that the answer in that place failed to come: the next :meth:`_reading` lacks it."""
         return False
 
     @abstractmethod
@@ -189,7 +187,7 @@ class BackgroundSampler(ABC):
         pause_s, sampled_s = PERIOD_S, self._now_s()
         while not self._stopping.is_set():
             began_s, before = time.monotonic(), len(self._curves)
-            missed = self._chain(pause_s)
+            missed = self._sample(pause_s)
             if len(self._curves) > before:
                 sampled_s = self._curves.times_s[-1]
             if missed is not None:
@@ -202,23 +200,18 @@ class BackgroundSampler(ABC):
             beside_s = (time.monotonic() - began_s) / samples - pause_s
             pause_s = min(PERIOD_S, max(PERIOD_S / 4, PERIOD_S - beside_s))
 
-    def _chain(self, pause_s: float) -> Exception | None:
+    def _sample(self, pause_s: float) -> Exception | None:
         """Take some samples; the fault that kept the last of them from being taken, if one did."""
         reading = self._reading()
-        steps = (partial(time.sleep, pause_s), *reading.readers, partial(time.monotonic))
         answers: list[Any] = []
         missed = None
         try:
-            # One by one, so that those before a reader that raises are there.
-            answers.extend(islice(map(partial.__call__, cycle(steps)), SAMPLES_AT_ONCE * len(steps)))
+            reading.collect(answers, SAMPLES_AT_ONCE, pause_s)
         except Exception as error:
-            missed = error
-        width = len(steps)
-        if missed is not None and self._goes_on_without(reading, len(answers) % width - 1):
-            missed = None
-        for first in range(0, len(answers) - width + 1, width):
-            _, *sample, at_s = answers[first : first + width]
-            self._curves.append(at_s - self._started_s, reading.taken(sample))
+            if not self._goes_on_without(reading, len(answers) % (reading.width + 1)):
+                missed = error
+        for *sample, at_s in _complete(answers, reading.width + 1):
+            self._curves.append(at_s - self._started_s, reading.taken_bytes(sample))
         if len(self._curves):
             self._latest_bytes = max(curve[-1] for curve in self._curves.taken_bytes)
         return missed
@@ -245,7 +238,9 @@ class BackgroundSampler(ABC):
     def _look_at_mark(self, name: str) -> None:
         self._look(name)
         reading = self._reading()
-        self._latest_bytes = max(reading.taken([read() for read in reading.readers]))
+        answers: list[Any] = []
+        reading.collect(answers, 1, 0.0)
+        self._latest_bytes = max(reading.taken_bytes(answers[:-1]))
         self._marks.setdefault(name, (self._now_s(), self._latest_bytes))
 
     def _ask(self, wish: _Wish) -> None:
@@ -307,6 +302,11 @@ class _Wish:
     def __init__(self, work: Callable[[], None]) -> None:
         self.work = work
         self.done = threading.Event()
+
+
+def _complete(answers: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
+    for first in range(0, len(answers) - width + 1, width):
+        yield answers[first : first + width]
 
 
 def _words(error: Exception) -> str:

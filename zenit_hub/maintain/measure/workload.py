@@ -135,12 +135,12 @@ def _counted(answer: Any, batch: Batch) -> Answers:
         generated_tokens=batch.sequences * batch.generated_tokens,
     )
     if counted != wanted:
-        raise EngineStopped(Failure("no_answer", f"{_words(counted)} instead of {_words(wanted)}"))
+        raise EngineStopped(
+            Failure(
+                "no_answer",
+                f"{counted.generated_tokens} of {wanted.generated_tokens} tokens came, in {choices} of "
+                f"{batch.sequences} answers to prompts of {counted.prompt_tokens} tokens "
+                f"({wanted.prompt_tokens} were sent)",
+            )
+        )
     return counted
-
-
-def _words(answers: Answers) -> str:
-    return (
-        f"{answers.answered} of {answers.requests} sequences with {answers.generated_tokens} tokens "
-        f"to prompts of {answers.prompt_tokens}"
-    )

@@ -274,7 +274,7 @@ class Hub:
         try:
             return watched(work, request_s=request_s, total_s=self._timeouts.total_s)
         except HubFailure as failure:
-            said = self._without_token(failure.said)
+            said = printable(self._without_token(failure.said))
             raise HubFailure(
                 failure.trouble, status=failure.status, said=said, wait_s=failure.wait_s
             ) from None

@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 from zenit_hub.deadline import within
 from zenit_hub.maintain.publish.outcomes import HubFailure, Trouble
-from zenit_hub.text import printable
 
 T = TypeVar("T")
 
@@ -77,13 +76,14 @@ def watched(work: Callable[[], T], *, request_s: float, total_s: float) -> T:
 
 
 def failure_of(error: Exception) -> HubFailure:
-    """What an exception of the client means. Its own text may hold an address; only the Hub's words are taken."""
+    """What an exception of the client means. Its own text may hold an address; only the Hub's words are taken,
+    as they are."""
     from huggingface_hub import errors
 
     if isinstance(error, HubFailure):
         return error
     if isinstance(error, errors.HfHubHTTPError):
-        said = printable(" ".join((error.server_message or "").split()))
+        said = _one_line(error.server_message)
         status: int = error.response.status_code
         return HubFailure(
             _trouble(error, status), status=status, said=said, wait_s=asked_wait_s(error.response.headers)
@@ -92,11 +92,11 @@ def failure_of(error: Exception) -> HubFailure:
         return HubFailure(Trouble.UNAUTHORIZED)
     if isinstance(error, ValueError) and str(error).startswith("Invalid metadata in README.md"):
         words = str(error).removeprefix("Invalid metadata in README.md").strip(". \n-")
-        return HubFailure(Trouble.BAD_METADATA, said=printable(" ".join(words.split())))
+        return HubFailure(Trouble.BAD_METADATA, said=_one_line(words))
     # json's error is a ValueError too: an answer that is none, from something between here and the Hub.
     lost = isinstance(error, errors.LocalEntryNotFoundError) or type(error).__name__ == "JSONDecodeError"
     reason = getattr(error, "strerror", None)
-    said = f"{type(error).__name__}: {printable(reason)}" if reason else type(error).__name__
+    said = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
     return HubFailure(Trouble.UNKNOWN if lost or _is_transport(error) else Trouble.CLIENT, said=said)
 
 
@@ -194,14 +194,17 @@ def _send(plain: Callable[[], Any], request: Any) -> Any:
     trouble = of_status(response.status_code)
     if trouble in (Trouble.UNKNOWN, Trouble.RATE_LIMITED):
         response.close()
-        words = " ".join((response.headers.get("X-Error-Message") or "").split())
         raise HubFailure(
             trouble,
             status=response.status_code,
-            said=printable(words),
+            said=_one_line(response.headers.get("X-Error-Message")),
             wait_s=asked_wait_s(response.headers),
         )
     return response
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
 
 
 def _is_transport(error: Exception) -> bool:
