@@ -85,11 +85,18 @@ def test_a_deviation_is_named_and_ends_with_1(rig: NvmlRig) -> None:
 
 
 def test_what_cannot_be_checked_deviates(rig: NvmlRig) -> None:
-    """The other checks are made all the same."""
-    rig.put({"devices": [{"total_bytes": 16 * GIB, "free_bytes": 200 * MIB}]})
+    """With why, in its row; the other checks are made all the same."""
+    rig.put({"devices": [{"total_bytes": 16 * GIB, "free_bytes": 700 * MIB, "context_bytes": 300 * MIB}]})
     done = run(rig)
-    assert done.returncode == 1
-    assert "cannot be made small" in done.stdout
+    fine = verdicts(done.stdout)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "1073741824 bytes of uint8" in next(
+        line for line in done.stdout.splitlines() if line.startswith("fall ")
+    )
+    assert "cannot be made small" in next(
+        line for line in done.stdout.splitlines() if line.startswith("ballast ")
+    )
+    assert [what for what in fine if not fine[what]] == ["fall", "ballast"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_what_is_left_in_the_group_is_ended_with_it(here: CgroupConfiner) -> Non
 
 def test_groups_of_a_killed_tool_go_with_the_next_run(here: CgroupConfiner) -> None:
     """Once they are empty; those of a tool that lives stay."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with (
         subprocess.Popen([sys.executable, "-c", TOOL], text=True, **pipes) as living,
         subprocess.Popen([sys.executable, "-c", TOOL], text=True, **pipes) as killed,

@@ -39,9 +39,11 @@ Begin = Callable[..., ServedEngine]
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small engine needs no tenth of a second for anything."""
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small engine needs no tenth of a second for anything, and a proxy is in nobody's way."""
     monkeypatch.setattr(launch, "POLL_INTERVAL_S", 0.02)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
 
 
 @pytest.fixture
@@ -110,36 +112,12 @@ def test_a_boot_from_its_start_to_its_end(begin: Begin) -> None:
     assert left_behind(engine.log_text()) == []
 
 
-def test_an_exception_inside_the_with_ends_the_engine(tmp_path: Path) -> None:
-    """Whatever it is."""
-    order = Order(SMALL, "m", "p", tmp_path)
-    engine = ServedEngine(order, grace_s=GRACE_S)
-    with pytest.raises(KeyboardInterrupt), engine:
-        raise_in(engine)
-
-    assert left_behind(engine.log_text()) == []
-    assert not Path(f"/proc/{engine.root_pid}").exists()
-
-
-def raise_in(engine: ServedEngine) -> None:
-    engine.start()
-    raise KeyboardInterrupt
-
-
 def test_an_engine_that_was_never_started_is_ended(tmp_path: Path) -> None:
     """``end`` stands in a ``finally``."""
     engine = ServedEngine(Order(SMALL, "m", "p", tmp_path))
     engine.end()
 
     assert (engine.root_pid, engine.ended_after_s, engine.log_text()) == (0, 0.0, "")
-
-
-def test_no_proxy_stands_between(ready: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the shell says about proxies."""
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-
-    assert ready().request("/v1/models")["data"][0]["id"] == "m"
 
 
 # --- what the engine is given
@@ -296,6 +274,7 @@ def test_both_versions_of_cgroups_count_what_the_kernel_killed(
         ("/die", "out_of_memory", "CUDA out of memory"),
         ("/fail_and_die", "out_of_memory", "CUDA out of memory"),
     ],
+    ids=lambda value: value if value.startswith("/") else "",
 )
 def test_an_engine_that_stops_at_a_request_is_ended(ready: Begin, path: str, kind: str, said: str) -> None:
     """Whether it says nothing, a byte now and then, or dies."""
@@ -374,12 +353,13 @@ TOOL = """
 
 
 @pytest.fixture
-def tool(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
-    """A process that measures, as far as its engine is concerned."""
+def tool(tmp_path: Path) -> Iterator[Callable[[str, str], subprocess.Popen[str]]]:
+    """A process that measures, as far as its engine is concerned, in a folder of that name."""
     begun: list[subprocess.Popen[str]] = []
 
-    def start(does: str) -> subprocess.Popen[str]:
-        words = [sys.executable, "-c", textwrap.dedent(TOOL), str(tmp_path), does]
+    def start(name: str, does: str) -> subprocess.Popen[str]:
+        (tmp_path / name).mkdir()
+        words = [sys.executable, "-c", textwrap.dedent(TOOL), str(tmp_path / name), does]
         begun.append(
             subprocess.Popen(
                 words,
@@ -420,45 +400,35 @@ def log_of(folder: Path, word: str) -> str:
     raise AssertionError(word)
 
 
-def wait_until_nothing_is_left(folder: Path) -> list[str]:
+def left_in_the_end(log: str) -> list[str]:
+    """What a dead tool leaves to its guard, which has until the end of the patience."""
     deadline_s = time.monotonic() + PATIENCE_S
-    log = (folder / launch.LOG_NAME).read_text()
     while left_behind(log) and time.monotonic() < deadline_s:
         time.sleep(0.02)
     return left_behind(log)
 
 
-@pytest.mark.parametrize(
-    ("number", "does"),
-    [
-        (signal.SIGINT, "hang child shared"),
-        (signal.SIGKILL, "hang child shared"),
-        (signal.SIGTERM, "child"),
-        (signal.SIGKILL, "child"),
-    ],
-)
 def test_a_tool_that_is_ended_leaves_nothing(
-    tool: Callable[[str], subprocess.Popen[str]], tmp_path: Path, number: signal.Signals, does: str
+    tool: Callable[[str, str], subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    """While the engine starts and while it works; a Ctrl-C reaches the tool's whole group."""
-    process = tool(does)
-    wait_for(process, "started" if does.startswith("hang ") else "ready")
-    log_of(tmp_path, "Starting to load")
-    os.killpg(process.pid, number)
-    process.wait(PATIENCE_S)
+    """While its engine starts and while it works. A Ctrl-C reaches its whole group, and is waited for even twice."""
+    starting = {name: tool(name, "hang child shared") for name in ("Ctrl-C", "KILL", "Ctrl-C twice")}
+    working = {name: tool(name, "child") for name in ("TERM", "KILL at work")}
+    for process in working.values():
+        wait_for(process, "ready")
+    logs = {name: log_of(tmp_path / name, "Starting to load") for name in (*starting, *working)}
 
-    assert wait_until_nothing_is_left(tmp_path) == []
+    for name, process in (starting | working).items():
+        number = signal.SIGINT if "Ctrl-C" in name else signal.SIGKILL if "KILL" in name else signal.SIGTERM
+        os.killpg(process.pid, number)
+    time.sleep(0.1)
+    with suppress(ProcessLookupError):
+        os.killpg(starting["Ctrl-C twice"].pid, signal.SIGINT)
+    left_by_ctrl_c = {}
+    for name, process in (starting | working).items():
+        process.wait(PATIENCE_S)
+        if "Ctrl-C" in name:
+            left_by_ctrl_c[name] = left_behind(logs[name])
 
-
-def test_an_impatient_second_ctrl_c_leaves_nothing(
-    tool: Callable[[str], subprocess.Popen[str]], tmp_path: Path
-) -> None:
-    """The tool waits until its engine is gone, then ends."""
-    process = tool("hang stubborn child")
-    log = log_of(tmp_path, "Starting to load")
-    for _ in range(2):
-        os.killpg(process.pid, signal.SIGINT)
-        time.sleep(0.1)
-    process.wait(PATIENCE_S)
-
-    assert left_behind(log) == []
+    assert left_by_ctrl_c == {"Ctrl-C": [], "Ctrl-C twice": []}
+    assert {name: left_in_the_end(log) for name, log in logs.items()} == {name: [] for name in logs}

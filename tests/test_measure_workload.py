@@ -82,17 +82,6 @@ def test_a_short_answer_is_no_answer(ready: Begin) -> None:
     assert caught.value.failure.message.startswith("15 of 16 tokens came, in 1 of 1 answers")
 
 
-def test_another_window_than_the_profiles_is_not_measured(ready: Begin) -> None:
-    """Such an engine runs without our plug-in."""
-    shape = Shape(window_tokens=4096, max_num_batched_tokens=40, max_num_seqs=5)
-    engine = ready()
-
-    with pytest.raises(EngineStopped, match="serves a window of 64 tokens instead of 4096") as caught:
-        run_workload(engine, shape, 15)
-
-    assert "zenit-hub must be installed" in str(caught.value)
-
-
 class Answering:
     """An engine that says what it is told to; everything else is a launch's."""
 
@@ -139,6 +128,16 @@ def test_whatever_an_engine_answers_is_one_line(models: object, completion: obje
         run_workload(Answering(models, completion), SHAPE, 5)
 
     assert caught.value.failure.kind == "no_answer"
+
+
+def test_another_window_than_the_profiles_is_not_measured() -> None:
+    """Such an engine runs without our plug-in."""
+    engine = Answering({"data": [{"id": "m", "max_model_len": 4096}]}, None)
+
+    with pytest.raises(EngineStopped, match="serves a window of 4096 tokens instead of 64") as caught:
+        run_workload(engine, SHAPE, 15)
+
+    assert "zenit-hub must be installed" in str(caught.value)
 
 
 def test_the_deadline_is_for_all_requests_together() -> None:

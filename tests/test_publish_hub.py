@@ -25,7 +25,7 @@ NOW = datetime(2026, 12, 1, 15, 0, 0, tzinfo=timezone.utc)
 @pytest.fixture
 def ours(publisher: Publisher) -> Hub:
     """The owner's side of the repo."""
-    return Hub(REPO, OWNER, endpoint=publisher.hub.url, timeouts=Timeouts(read_s=0.1, send_s=0.1, total_s=3))
+    return Hub(REPO, OWNER, endpoint=publisher.hub.url)
 
 
 def send(hub: Hub, parent: str, path: str = "a.txt") -> str:
@@ -90,8 +90,10 @@ def test_what_else_an_exception_of_the_client_means() -> None:
 # --- requests
 
 
-def test_every_request_has_a_timeout(publisher: Publisher, ours: Hub) -> None:
+def test_every_request_has_a_timeout(publisher: Publisher) -> None:
     """Whatever the client's default is; each ends soon and says what it was."""
+    quick = Timeouts(read_s=0.1, send_s=0.1, total_s=3)
+    ours = Hub(REPO, OWNER, endpoint=publisher.hub.url, timeouts=quick)
     head = publisher.hub.head(REPO)
     calls = [
         lambda: ours.check_access(write=True),
@@ -109,7 +111,7 @@ def test_every_request_has_a_timeout(publisher: Publisher, ours: Hub) -> None:
         with pytest.raises(HubFailure) as caught:
             call()
         assert (caught.value.trouble, caught.value.said) == (Trouble.UNKNOWN, "ReadTimeout")
-    assert time.monotonic() - began_s < len(calls) * 1.0
+    assert time.monotonic() - began_s < len(calls) * 2.0
 
 
 def test_the_client_does_not_repeat_a_request_by_itself(publisher: Publisher, ours: Hub) -> None:
@@ -132,10 +134,10 @@ def test_a_call_that_was_given_up_sends_nothing_more(
     publisher: Publisher, ours: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Left behind in its first request, it must not commit when that one is answered at last."""
-    monkeypatch.setattr(watched, "BACKSTOP_S", 0.0)
+    monkeypatch.setattr(watched, "BACKSTOP_S", -8.0)
     hub = publisher.hub
     hub.fail("POST", "*/preupload/*", stall_s=60)
-    slow = Hub(REPO, OWNER, endpoint=hub.url, timeouts=Timeouts(read_s=9, send_s=9, total_s=0.3))
+    slow = Hub(REPO, OWNER, endpoint=hub.url, timeouts=Timeouts(read_s=9, send_s=9, total_s=8.3))
     with pytest.raises(HubFailure, match="no answer in time"):
         send(slow, publisher.first)
     hub.heal()

@@ -165,8 +165,7 @@ def test_a_conflict_with_the_branch_is_said(stranger: Publisher) -> None:
     """Only its author can solve it, and how is named."""
     propose(stranger)
     stranger.somebody_publishes("s32k", 11)
-    outcome = propose(stranger, measured("l1m", 30), settings=None) if "l1m" in stranger.profiles else None
-    outcome = outcome or propose(stranger, measured("m256k", 23))
+    outcome = propose(stranger, measured("m256k", 23))
 
     assert isinstance(outcome, Proposed)
     (warning,) = stranger.person.warnings

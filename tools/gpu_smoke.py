@@ -18,6 +18,7 @@ from typing import Any
 from zenit_hub.device import look_at_cards
 from zenit_hub.errors import MeasurementError
 from zenit_hub.maintain.measure.ballast import BallastConfiner, why_no_ballast
+from zenit_hub.text import printable
 from zenit_hub.visible import Card, see_cards
 
 MIB, GIB = 2**20, 2**30
@@ -58,12 +59,19 @@ def main(words: list[str] | None = None) -> int:
     except CannotRun as why:
         print(f"gpu_smoke: {why}", file=sys.stderr)
         return CANNOT_RUN
+    checks = {
+        "probe": probe(torch),
+        "sampling": sampling(card, seconds),
+        "fall": fall(torch, card),
+        "ballast": ballast(torch, card),
+    }
     rows: list[Row] = []
-    for check in (probe(torch), sampling(card, seconds), fall(torch, card), ballast(torch, card)):
+    for name, found in checks.items():
         try:
-            rows += check
-        except (CannotRun, MeasurementError) as why:
-            rows.append(Row(check.__name__, "", str(why), "", fine=False))
+            for row in found:
+                rows.append(row)
+        except (CannotRun, MeasurementError, RuntimeError) as why:  # the last is torch's own
+            rows.append(Row(name, "", printable(why), "", fine=False))
     show(card, rows)
     return 0 if all(row.fine for row in rows) else DEVIATES
 

@@ -116,17 +116,16 @@ class Workers:
     def __init__(self, setup: dict[str, Any], ranks: int) -> None:
         self._lock = threading.Lock()
         script = str(STUB_ENGINE.with_name("stub_worker.py"))
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.processes = [
-            subprocess.Popen(
-                [sys.executable, "-S", script, json.dumps({**setup, "rank": rank})], text=True, **pipes
-            )
+            subprocess.Popen([sys.executable, "-S", script, json.dumps({**setup, "rank": rank})], **pipes)
             for rank in range(ranks)
         ]
 
     def do(self, what: str, **values: Any) -> list[dict[str, Any]]:
         with self._lock:
             for process in self.processes:
+                assert process.stdin is not None
                 try:
                     process.stdin.write(json.dumps({"do": what, **values}) + "\n")
                     process.stdin.flush()
@@ -136,7 +135,7 @@ class Workers:
 
     @staticmethod
     def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-        line = process.stdout.readline()
+        line = process.stdout.readline() if process.stdout else ""
         if not line:
             raise WorkerDied(process.wait())
         answer: dict[str, Any] = json.loads(line)
@@ -145,6 +144,7 @@ class Workers:
     def end(self, *, wait: bool) -> None:
         """In order: told, then terminated. Who hears neither keeps this process waiting."""
         for process in self.processes:
+            assert process.stdin is not None
             process.stdin.close()
         for process in self.processes if wait else ():
             try:

@@ -39,6 +39,7 @@ DYING_S = 10.0
 _NOT_INHERITED = (
     *(env.PROFILE, env.KEEP, env.STRICT, env.HANDED_DOWN, env.MEASURE_REPORT),
     *(name for name in env.PUBLISHED if name != env.ALLOCATOR),
+    env.CPU_KV_SPACE,  # vLLM's CPU platform takes it before any pin
     *("VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_CONFIG_PATH", "VLLM_LOGGING_PREFIX", "VLLM_LOGGING_STREAM"),
 )
 """What the shell says about serving is not what the profile says; and the log is read here."""
@@ -192,7 +193,7 @@ class ServedEngine:
         try:
             return loopback.ask(self._port, path, body, timeout_s)
         except TimeoutError:
-            raise self._hung(f"no answer to {path} within {timeout_s:.3g} s") from None
+            raise self._hung(f"no answer to {path} within {round(timeout_s, 1):g} s") from None
         except loopback.Refused as refusal:
             if refusal.status < 500 or self._survives():
                 raise EngineStopped(_no_answer(f"{path} was refused ({refusal.status}): {refusal}")) from None

@@ -13,8 +13,8 @@ from zenit_hub.maintain.measure.processes import read_bytes
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
-STATM_BYTES = 128
-"""Room for the line: seven numbers."""
+STATM_BYTES = 36
+"""Room for the first three numbers of the line, of processes up to 40 TiB."""
 
 KERNEL_STACK_BYTES = 16 * 2**10
 """A thread's stack in the kernel, on x86-64 and arm64; a memory cgroup is charged for it."""
