@@ -225,7 +225,7 @@ def test_nothing_of_the_real_machine_enters(
     def fail(*_: object) -> Any:
         raise AssertionError("the real machine was looked at")
 
-    for name in ("zenit_hub.cli.plan.look_at_cards", "zenit_hub.cli.plan.look_at_host"):
+    for name in ("zenit_hub.stage.look_at_cards", "zenit_hub.stage.look_at_host"):
         monkeypatch.setattr(name, fail)
     monkeypatch.setenv("ZENIT_SERVING_PROFILE", "off")
     monkeypatch.setenv("ZENIT_SERVING_STRICT", "1")

@@ -60,9 +60,7 @@ def kinds(found: Found) -> list[tuple[str, str]]:
 
 def test_the_figure_is_the_largest_drop_up_to_the_next_mib(tmp_path: Path) -> None:
     """Cold and warm are both kept; the larger is published; then it is tried with exactly that much free."""
-    lab = FakeLab(
-        [FakeBoot(2 * GIB + 1), FakeBoot(2 * GIB - 30 * MIB), FakeBoot(), FakeBoot()]
-    )
+    lab = FakeLab([FakeBoot(2 * GIB + 1), FakeBoot(2 * GIB - 30 * MIB), FakeBoot(), FakeBoot()])
     found, _ = measured(tmp_path, lab)
 
     assert found.requires_free_bytes == 2 * GIB + MIB
@@ -120,6 +118,21 @@ def test_where_the_device_cannot_be_made_small_the_reason_stands_there(tmp_path:
     assert (found.verification.method, found.verification.outcome) == ("none", "not_tried")
     assert "make the device small" in found.verification.reason
     assert len(told.sentences) == 1
+
+
+@pytest.mark.parametrize(
+    ("smallest_bytes", "outcomes"), [(3 * GIB, "not_tried not_tried"), (2 * GIB, "answered not_tried")]
+)
+def test_a_device_that_cannot_be_made_that_small_stops_nothing(
+    tmp_path: Path, smallest_bytes: int, outcomes: str
+) -> None:
+    """The figure stays, with what is not known about it; one that is verified stays verified."""
+    found, told = measured(tmp_path, FakeLab([FakeBoot()] * 4, smallest_bytes=smallest_bytes))
+
+    assert found.requires_free_bytes == 2 * GIB
+    assert found.verification is not None
+    assert f"{found.verification.outcome} {found.verification.below_outcome}" == outcomes
+    assert "so little" in told.sentences[0]
 
 
 def test_a_pin_that_the_profile_lacks_is_found_and_typed_from_then_on(tmp_path: Path) -> None:

@@ -15,15 +15,9 @@ from typing import Any
 import pytest
 
 from zenit_hub.errors import MeasurementError
-from zenit_hub.maintain.measure.cgroup import (
-    PREFIX,
-    CgroupConfiner,
-    NoCgroup,
-    Parent,
-    find_parent,
-    kernel_kills,
-)
+from zenit_hub.maintain.measure.cgroup import PREFIX, CgroupConfiner, NoCgroup, Parent, find_parent
 from zenit_hub.maintain.measure.confine import confiner
+from zenit_hub.maintain.measure.launch import kernel_kills
 
 MIB = 2**20
 ALLOCATE = """
@@ -37,6 +31,7 @@ if "wait" in sys.argv: sys.stdin.read()
 TOOL = """
 import sys
 from zenit_hub.maintain.measure.confine import confiner
+from zenit_hub.maintain.measure.launch import kernel_kills
 with confiner("cpu", ()).hold(64 * 2**20) as group:
     print(group, flush=True)
     sys.stdin.read()

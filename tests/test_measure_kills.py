@@ -15,6 +15,8 @@ import pytest
 from tests.rigs.measuring import GIB, MIB, Lab, a_profile, short_folder
 from tests.rigs.stub_engine import Stub
 
+pytestmark = pytest.mark.engine
+
 FREE_BYTES = 15 * GIB
 Event = dict[str, object]
 

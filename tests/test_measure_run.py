@@ -17,6 +17,8 @@ from tests.rigs.stub_engine import Stub
 from zenit_hub.maintain.measurement import read_measurement
 from zenit_hub.maintain.validate import validate
 
+pytestmark = pytest.mark.engine
+
 MakeLab = Callable[..., Lab]
 
 
@@ -124,7 +126,7 @@ def test_a_failed_profile_is_an_outcome_and_the_others_go_on(make_lab: MakeLab) 
 @pytest.mark.parametrize(
     ("stub", "kind"),
     [
-        (Stub(fail="die", fail_phase="loading"), "died"),
+        (Stub(fail="die", fail_phase="kv_cache"), "died"),
         (Stub(fail="kill", fail_phase="kv_cache"), "out_of_memory"),
         (Stub(fail="oom"), "out_of_memory"),
         (Stub(fail="kv_cache_too_small"), "kv_cache_too_small"),

@@ -54,10 +54,11 @@ def test_another_file_was_changed(publisher: Publisher) -> None:
     assert_published_once(publisher, outcome, tries=4)
     assert b"The real end." in hub.read(REPO, "README.md")
     assert len(set(publisher.clock.slept_s)) == 3
-    assert [note.split(". ")[0] for note in publisher.person.notes] == [
+    assert [note.split(". ")[0] for note in publisher.person.said] == [
         "The Hub: the branch moved meanwhile (412): A commit has happened since"
     ] * 3
-    assert publisher.person.notes[-1].endswith("then try 4 of 6.")
+    assert not [note for note in publisher.person.said if ".." in note]
+    assert publisher.person.said[-1].endswith("then try 4 of 6.")
 
 
 def test_the_card_outside_of_our_block_was_changed_and_so_was_the_config(publisher: Publisher) -> None:
@@ -109,7 +110,7 @@ def test_the_same_figure_was_published_by_somebody_else(publisher: Publisher) ->
 
 
 def test_force_puts_ours_in_its_place(publisher: Publisher) -> None:
-    """``--force``: said with both versions, then published on top of theirs."""
+    """``--force``: said with both versions, then published on top of it."""
     publisher.hub.fail("POST", COMMITS, meanwhile=lambda: publisher.somebody_publishes("m256k", 20))
     outcome = publisher.publish(force=True)
 
@@ -158,13 +159,15 @@ def test_another_write_is_under_way(publisher: Publisher) -> None:
     assert publisher.hub.repository(REPO).resolve("main").parent == publisher.first
 
 
-@pytest.mark.parametrize("path", [COMMITS, PREUPLOAD, INFO, AUTH])
 @pytest.mark.parametrize(
-    ("headers", "seconds", "said"),
+    ("path", "headers", "seconds", "said"),
     [
-        ({"retry_after_s": 271}, 271.5, "Waiting 4 min 32 s, then try 2 of 6."),
-        ({"rate_limit_reset_s": 55}, 55.5, "Waiting 56 s, then try 2 of 6."),
-        ({"retry_after_s": 3600}, 300.5, "Waiting 5 min (it asks for 60 min), then try 2 of 6."),
+        (COMMITS, {"retry_after_s": 271}, 271.5, "Waiting 4 min 32 s, then try 2 of 6."),
+        (COMMITS, {"rate_limit_reset_s": 55}, 55.5, "Waiting 56 s, then try 2 of 6."),
+        (COMMITS, {"retry_after_s": 3600}, 300.5, "Waiting 5 min (it asks for 60 min), then try 2 of 6."),
+        (PREUPLOAD, {"retry_after_s": 271}, 271.5, "Waiting 4 min 32 s, then try 2 of 6."),
+        (INFO, {"rate_limit_reset_s": 55}, 55.5, "Waiting 56 s, then try 2 of 6."),
+        (AUTH, {"retry_after_s": 7}, 7.5, "Waiting 7.5 s, then try 2 of 6."),
     ],
 )
 def test_too_many_requests(
@@ -176,8 +179,8 @@ def test_too_many_requests(
 
     assert_published_once(publisher, outcome, tries=2)
     assert publisher.clock.slept_s == [pytest.approx(seconds)]
-    (note,) = publisher.person.notes
-    assert note.startswith("The Hub: it answers too many requests already (429)")
+    (note,) = publisher.person.said
+    assert note.startswith("The Hub: it has been asked too often (429)")
     assert note.endswith(said)
 
 
@@ -209,7 +212,8 @@ LOST: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("after_effect", [False, True], ids=["before", "after"])
 def test_the_answer_is_lost(publisher: Publisher, fault: dict[str, Any], after_effect: bool) -> None:
     """C5-03: whether it landed is looked up; one commit either way, and sent again only if it did not."""
-    publisher.timeouts = Timeouts(read_s=5, send_s=0.25, total_s=20)
+    if "stall_s" in fault:
+        publisher.timeouts = Timeouts(read_s=5, send_s=0.4, total_s=20)
     publisher.hub.fail("POST", COMMITS, after_effect=after_effect, **fault)
     outcome = publisher.publish()
 
@@ -218,7 +222,7 @@ def test_the_answer_is_lost(publisher: Publisher, fault: dict[str, Any], after_e
     assert isinstance(outcome, Published)
     assert outcome.config_changed
     assert outcome.commit == publisher.hub.head(REPO)
-    assert ("It is there: only the Hub's answer was lost." in publisher.person.notes) is after_effect
+    assert ("It is there: only the Hub's answer was lost." in publisher.person.said) is after_effect
 
 
 def test_the_answer_is_lost_and_the_info_lags_behind(publisher: Publisher) -> None:
@@ -250,8 +254,8 @@ def test_the_answer_is_lost_and_somebody_goes_on(publisher: Publisher) -> None:
 
 def test_a_commit_that_lands_late_lands_once(publisher: Publisher, hub: LoopbackHub) -> None:
     """Given up here and carried out there afterwards: the parent keeps the second one out."""
-    publisher.timeouts = Timeouts(read_s=5, send_s=0.2, total_s=20)
-    hub.fail("POST", COMMITS, stall_s=0.4)
+    publisher.timeouts = Timeouts(read_s=5, send_s=0.4, total_s=20)
+    hub.fail("POST", COMMITS, stall_s=0.6)
     outcome = publisher.publish()
     hub.heal()
     again = publisher.publish()
@@ -284,10 +288,18 @@ def test_the_hub_does_not_answer(publisher: Publisher) -> None:
 
 
 @pytest.mark.parametrize(
-    "path",
-    [AUTH, INFO, "*/paths-info/*", "*/config.json", "*/README.md", "/api/validate-yaml", PREUPLOAD],
+    ("path", "fault"),
+    [
+        (AUTH, LOST["500"]),
+        (INFO, LOST["dropped"]),
+        ("*/paths-info/*", LOST["500"]),
+        ("*/config.json", LOST["500"]),
+        ("*/README.md", LOST["dropped"]),
+        ("/api/validate-yaml", LOST["500"]),
+        (PREUPLOAD, LOST["500"]),
+        (PREUPLOAD, LOST["dropped"]),
+    ],
 )
-@pytest.mark.parametrize("fault", [LOST["500"], LOST["dropped"]], ids=["500", "dropped"])
 def test_any_other_request_fails_once(publisher: Publisher, path: str, fault: dict[str, Any]) -> None:
     """Another try, one commit; the client's own silent repetitions are not what does it."""
     publisher.hub.fail(path=path, **fault)
@@ -308,8 +320,24 @@ def test_the_commit_cannot_be_read_back(publisher: Publisher) -> None:
     assert "could not be seen" in publisher.person.warnings[-1]
 
 
+def test_the_profile_changes_before_it_is_read_back(publisher: Publisher) -> None:
+    """The commit that the Hub took is looked at, not the branch: it is published, whatever came after it."""
+
+    def meanwhile() -> None:
+        config = publisher.config()
+        config["lomonosov_serving_profiles"]["profiles"]["m256k"]["max_num_seqs"] = 2
+        publisher.somebody_writes("config.json", text_of(config))
+
+    publisher.hub.fail("POST", "*/paths-info/*", skip=1, status=503, meanwhile=meanwhile)
+    outcome = publisher.publish()
+
+    assert_published_once(publisher, outcome, tries=2)
+    assert isinstance(outcome, Published)
+    assert publisher.hub.repository(REPO).resolve("main").parent == outcome.commit
+
+
 def test_reading_back_fails_once(publisher: Publisher) -> None:
-    """Read at the next try, where nothing is left to send."""
+    """Read at the next try; nothing is sent again."""
     publisher.hub.fail("POST", "*/paths-info/*", skip=1, status=503)
     outcome = publisher.publish()
 
@@ -395,6 +423,17 @@ def test_a_tag_is_no_branch(publisher: Publisher) -> None:
     """The Hub takes no commit there."""
     publisher.hub.tag(REPO, "v1")
     assert refused(publisher, branch="v1").trouble is Trouble.NO_REVISION
+
+
+def test_somebody_elses_pull_request(publisher: Publisher) -> None:
+    """``--revision refs/pr/1``: only its author and who may write; the advice is a command that works."""
+    publisher.hub.propose(REPO, {"a": b"a"}, title="t", author="somebody")
+    publisher.token = STRANGER
+    error = refused(publisher, branch="refs/pr/1")
+
+    assert error.trouble is Trouble.FORBIDDEN
+    assert "may not write to refs/pr/1" in error.what
+    assert "--create-pr, without --revision" in error.next_step
 
 
 def test_a_repo_that_is_not_there(publisher: Publisher, monkeypatch: pytest.MonkeyPatch) -> None:

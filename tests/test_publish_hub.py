@@ -92,7 +92,7 @@ def test_what_else_an_exception_of_the_client_means() -> None:
 
 def test_every_request_has_a_timeout(publisher: Publisher) -> None:
     """Whatever the client's default is; each ends soon and says what it was."""
-    quick = Timeouts(read_s=0.1, send_s=0.1, total_s=3)
+    quick = Timeouts(read_s=0.03, send_s=0.03, total_s=3)
     ours = Hub(REPO, OWNER, endpoint=publisher.hub.url, timeouts=quick)
     head = publisher.hub.head(REPO)
     calls = [

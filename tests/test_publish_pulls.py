@@ -139,7 +139,7 @@ def test_main_has_it_while_ours_is_open(stranger: Publisher) -> None:
 
     assert isinstance(outcome, Nothing)
     assert outcome.pull_request is None
-    assert "Pull request 1 is still open" in stranger.person.notes[0]
+    assert "Pull request 1 is still open" in stranger.person.said[0]
     assert sent(stranger.hub) == 1
 
 
@@ -168,9 +168,9 @@ def test_a_conflict_with_the_branch_is_said(stranger: Publisher) -> None:
     outcome = propose(stranger, measured("m256k", 23))
 
     assert isinstance(outcome, Proposed)
-    (warning,) = stranger.person.warnings
-    assert "pull request 1 is in conflict with main in config.json" in warning
-    assert "close it" in warning
+    (note,) = stranger.person.said
+    assert "Pull request 1 is in conflict with main in config.json" in note
+    assert "close it" in note
 
 
 def test_what_the_branch_would_not_take_is_not_proposed(stranger: Publisher) -> None:
@@ -214,12 +214,14 @@ def test_the_answer_to_opening_it_is_lost(
     stranger: Publisher, fault: dict[str, Any], after_effect: bool
 ) -> None:
     """It is looked for before anything is sent again: one pull request, one commit."""
-    stranger.timeouts = Timeouts(read_s=5, send_s=0.25, total_s=20)
+    if "stall_s" in fault:
+        stranger.timeouts = Timeouts(read_s=5, send_s=0.4, total_s=20)
     stranger.hub.fail("POST", COMMITS, after_effect=after_effect, **fault)
     outcome = propose(stranger)
 
     assert isinstance(outcome, Proposed)
-    assert (outcome.pull_request, outcome.tries) == (1, 2)
+    assert (outcome.pull_request, outcome.tries, outcome.updated) == (1, 2, False)
+    assert len(outcome.files) == 3
     assert len(stranger.hub.pulls(REPO)) == 1
     assert len(stranger.ours("refs/pr/1")) == 1
     assert sent(stranger.hub) == (1 if after_effect else 2)
@@ -233,7 +235,7 @@ def test_the_answer_to_updating_it_is_lost(stranger: Publisher, after_effect: bo
     outcome = propose(stranger, measured("s32k", 11))
 
     assert isinstance(outcome, Proposed)
-    assert (outcome.pull_request, outcome.tries) == (1, 2)
+    assert (outcome.pull_request, outcome.tries, outcome.updated) == (1, 2, True)
     assert len(stranger.ours("refs/pr/1")) == 2
     assert len(stranger.hub.pulls(REPO)) == 1
 
@@ -267,11 +269,11 @@ def test_main_moves_while_it_is_opened(stranger: Publisher) -> None:
     outcome = propose(stranger)
 
     assert isinstance(outcome, Proposed)
-    assert outcome.tries == 2
+    assert (outcome.tries, outcome.updated, len(outcome.files)) == (2, False, 3)
     assert hub.read(REPO, "README.md", "refs/pr/1") == new_card
     assert stranger.figures("refs/pr/1") == {"m256k": 24 * GIB}
     assert len(hub.pulls(REPO)) == 1
-    assert "lacks README.md" in stranger.person.notes[0]
+    assert "lacks README.md" in stranger.person.said[0]
 
 
 def test_too_many_requests_while_looking_for_it(stranger: Publisher) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,18 +14,32 @@ from tests.measurements import CARD, GIB
 from tests.rigs.hub import LoopbackHub, blob_id
 from tests.rigs.publishing import (
     COMMITS,
+    OWNER,
     README,
     REPO,
     Publisher,
     Somebody,
     config_of,
     measured,
+    plain_block,
     receipt_of,
     text_of,
 )
 from zenit_hub.errors import PublicationError
-from zenit_hub.maintain.publish.outcomes import Declined, Nothing, Previewed, Published, PublishingFailed
-from zenit_hub.maintain.publish.publish import is_commit
+from zenit_hub.maintain.measurement import to_json
+from zenit_hub.maintain.publish.advice import Asked
+from zenit_hub.maintain.publish.content import load
+from zenit_hub.maintain.publish.hub import Hub
+from zenit_hub.maintain.publish.outcomes import (
+    Declined,
+    Nothing,
+    Previewed,
+    Publication,
+    Published,
+    PublishingFailed,
+)
+from zenit_hub.maintain.publish.publish import Waits, is_commit, publish
+from zenit_hub.maintain.publish.readme import MARK_BEGIN, MARK_END
 
 pytest_plugins = ("tests.rigs.publishing_fixtures",)
 
@@ -51,12 +66,60 @@ def test_one_commit_holds_config_card_and_receipt(publisher: Publisher) -> None:
     assert f"- m256k: {24 * GIB}\n".encode() in hub.read(REPO, "README.md")
     changed = hub.repository(REPO).resolve("main").files.keys() - {"config.json", "README.md", path}
     assert changed == {"model.safetensors"}
-    assert publisher.person.notes == []
+    assert publisher.person.notes == [f"Reading {REPO}, main.", "Sending 3 files."]
     assert publisher.person.warnings == []
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
+
+
+STYLES = {
+    "2 spaces": lambda config: json.dumps(config, indent=2) + "\n",
+    "4 spaces": lambda config: json.dumps(config, indent=4) + "\n",
+    "tabs": lambda config: json.dumps(config, indent="\t") + "\n",
+    "crlf": lambda config: json.dumps(config, indent=2).replace("\n", "\r\n") + "\r\n",
+    "minified": lambda config: json.dumps(config, separators=(",", ":")),
+    "one line": json.dumps,
+    "no newline at the end": lambda config: json.dumps(config, indent=2),
+    "escapes": lambda config: json.dumps(config, indent=2).replace("Altay", "\\u0410ltay"),
+    "not ascii": lambda config: json.dumps({**config, "_name": "Алтай ⛰"}, indent=2, ensure_ascii=False),
+    "keys unsorted, odd numbers": lambda config: json.dumps(
+        {"z": 1.0, "text_config": {"b": None, "a": 1e-06}, **config, "a": -0.0}, indent=2
+    ),
+}
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_the_config_changes_in_one_place(publisher: Publisher, style: Callable[[object], str]) -> None:
+    """Whatever its style: our lines are put in, and every byte around them is the one that was there."""
+    before = style(config_of("s32k", "m256k")).encode()
+    publisher.hub.commit(REPO, {"config.json": before})
+    publisher.publish()
+    after = publisher.hub.read(REPO, "config.json")
+
+    same = next(at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new)
+    assert after.endswith(before[same:])
+    assert publisher.figures() == {"m256k": 24 * GIB}
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"], ids=["lf", "crlf"])
+def test_the_card_changes_between_its_markers(publisher: Publisher, newline: str) -> None:
+    """C5-01: a header with the license first, a folded string and a comment stays as it is, line ends too."""
+    header = "---\nlicense: apache-2.0\nversion: 1.10\n# a comment\nsummary: >-\n  long\n  and folded\n---\n"
+    card = f"{header}# Altay\n{MARK_BEGIN}\nold\n{MARK_END}\nno newline at the end".replace(
+        "\n", newline
+    ).encode()
+    publisher.hub.commit(REPO, {"README.md": card})
+    publisher.publish()
+    after = publisher.hub.read(REPO, "README.md")
+
+    begin = card.index(f"{MARK_BEGIN}{newline}".encode()) + len(f"{MARK_BEGIN}{newline}")
+    end = card.index(MARK_END.encode())
+    assert card[begin:end] == f"old{newline}".encode()
+    assert after.startswith(card[:begin])
+    assert after.endswith(card[end:])
+    assert after.count(b"\n") == after.count(newline.encode())
 
 
 def test_twelve_profiles_are_one_commit(publisher: Publisher) -> None:
@@ -296,8 +359,27 @@ def test_offline_a_commit_that_is_not_in_the_cache(
         publisher.publish(dry_run=True, branch=publisher.first)
 
 
-def test_a_receipts_picture_and_a_second_card_go_along(publisher: Publisher) -> None:
-    """Two cards of one profile in one commit: the figure is the larger one."""
+def test_a_picture_that_the_repo_keeps_in_lfs(publisher: Publisher, tmp_path: Path) -> None:
+    """Uploaded, committed and read back by its SHA-256; a second time it is there already."""
+    publisher.hub.repository(REPO).lfs_paths = ("*.safetensors", "*.png")
+    file = tmp_path / "m256k.json"
+    file.write_text(to_json(measured("m256k")))
+    file.with_suffix(".png").write_bytes(b"\x89PNG" + bytes(range(256)))
+    content = load([file], REPO, block=plain_block)
+
+    def publish_it() -> Publication:
+        hub = Hub(REPO, OWNER, endpoint=publisher.hub.url)
+        return publish(hub, content, Asked(), publisher.person, Waits(publisher.pace, publisher.clock))
+
+    outcome = publish_it()
+    assert isinstance(outcome, Published)
+    assert outcome.files[-1].endswith(".png")
+    assert publisher.hub.repository(REPO).resolve("main").files[outcome.files[-1]].is_lfs
+    assert isinstance(publish_it(), Nothing)
+
+
+def test_two_cards_of_one_profile(publisher: Publisher) -> None:
+    """In one commit: the figure is the larger one."""
     outcome = publisher.publish(measured("m256k", 23), measured("m256k", 24, device="NVIDIA L40S"))
 
     assert isinstance(outcome, Published)
@@ -320,14 +402,3 @@ def test_what_a_whole_commit_id_is() -> None:
     assert is_commit("0123456789abcdef" * 2 + "01234567")
     assert not is_commit("main")
     assert not is_commit("z" * 40)
-
-
-def test_the_config_stays_valid_json_with_every_other_byte(publisher: Publisher) -> None:
-    """``1e-06`` is still written so, and our lines are all that is new."""
-    before = publisher.hub.read(REPO, "config.json").decode().splitlines()
-    publisher.publish()
-    after = publisher.hub.read(REPO, "config.json").decode().splitlines()
-
-    assert '  "rms_norm_eps": 1e-06,' in after
-    assert [line for line in before if line.rstrip(",") not in {each.rstrip(",") for each in after}] == []
-    assert json.loads("\n".join(after))["max_position_embeddings"] == 1048576

@@ -92,10 +92,12 @@ say([outcome(nvmlDeviceGetHandleByUUID, "GPU-bbb"), outcome(nvmlDeviceGetHandleB
 def test_processes_on_a_card(rig: NvmlRig) -> None:
     """Nobody, or those that the device lists."""
     processes = [{"pid": 777, "used_bytes": 6442450944}, {"pid": 4711, "used_bytes": 1}]
-    rig.put({"devices": [a_card(), a_card(processes=processes)]})
+    drawing = [{"pid": 9, "used_bytes": 2}]
+    rig.put({"devices": [a_card(), a_card(processes=processes, graphics_processes=drawing)]})
     code = "nvmlInit()\nfor index in 0, 1: say([[p.pid, p.usedGpuMemory] for p in "
-    code += "nvmlDeviceGetComputeRunningProcesses(nvmlDeviceGetHandleByIndex(index))])"
-    assert ask(rig, code) == [[], [[777, 6442450944], [4711, 1]]]
+    code += "nvmlDeviceGetComputeRunningProcesses(nvmlDeviceGetHandleByIndex(index))])\n"
+    code += "say([p.pid for p in nvmlDeviceGetGraphicsRunningProcesses(nvmlDeviceGetHandleByIndex(1))])"
+    assert ask(rig, code) == [[], [[777, 6442450944], [4711, 1]], [9]]
 
 
 MIG_CARD = a_card(

@@ -130,8 +130,8 @@ def fall(torch: Any, card: Card) -> Iterator[Row]:
     with sampled(card) as sampler:
         kept = keep(torch, TAKEN_BYTES)
         time.sleep(0.2)
-    del kept
-    torch.cuda.empty_cache()
+        del kept
+        torch.cuda.empty_cache()
     yield difference(
         f"fall while torch takes {TAKEN_BYTES // MIB} MiB", TAKEN_BYTES, sampler.trace.drop_bytes, PAGE_BYTES
     )

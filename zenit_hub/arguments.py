@@ -47,6 +47,8 @@ class ServeArguments:
     """The words as given."""
     unknown: tuple[str, ...] = field(default=(), repr=False)
     """The words that passed by: options that this version of vLLM does not know, with their values."""
+    ready: tuple[str, ...] = field(default=(), repr=False)
+    """The words as vLLM's parser gets them: those of the ``--config`` file in front, names with dashes."""
 
 
 def read_arguments(words: Sequence[str], version: str = NEWEST_SUPPORTED) -> ServeArguments:
@@ -73,7 +75,8 @@ def read_arguments(words: Sequence[str], version: str = NEWEST_SUPPORTED) -> Ser
     _check_what_fails_later(values, version)
     dests = _dests(version)
     false = {dests[flag] for flag in dashed([f"--{key}" for key in false_keys]) if flag in dests}
-    return ServeArguments(MappingProxyType(values), frozenset(false - values.keys()), tuple(words), unknown)
+    yaml_false = frozenset(false - values.keys())
+    return ServeArguments(MappingProxyType(values), yaml_false, tuple(words), unknown, tuple(ready))
 
 
 class _Parser(argparse.ArgumentParser):

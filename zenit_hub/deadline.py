@@ -11,7 +11,12 @@ T = TypeVar("T")
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """``work()``, its result or its exception. Raises ``TimeoutError`` after ``seconds``.
+    """``work()``, its result or its exception. Raises ``TimeoutError`` after ``seconds``."""
+    return begun(work)(seconds)
+
+
+def begun(work: Callable[[], T]) -> Callable[[float], T]:
+    """Begin ``work()`` now; what is returned waits for it, as :func:`within` does, and is called once.
 
     It runs in a daemon thread: a call that hangs in a socket or a driver cannot be stopped, only left behind.
     """
@@ -26,9 +31,12 @@ def within(seconds: float, work: Callable[[], T]) -> T:
             failures.put(error)
         done.set()
 
+    def wait(seconds: float) -> T:
+        if not done.wait(seconds):
+            raise TimeoutError(f"no answer in {seconds:g} s")
+        if not failures.empty():
+            raise failures.get()
+        return results.get()[0]
+
     threading.Thread(target=run, name="zenit-hub", daemon=True).start()
-    if not done.wait(seconds):
-        raise TimeoutError(f"no answer in {seconds:g} s")
-    if not failures.empty():
-        raise failures.get()
-    return results.get()[0]
+    return wait

@@ -89,7 +89,7 @@ def _device(nvml: ModuleType, index: int) -> Device:
     name = _text(_ask(nvml, nvml.nvmlDeviceGetName, handle))
     pair = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     capability = (int(pair[0]), int(pair[1])) if pair else None
-    total_bytes, free_bytes, error = _memory(nvml, handle)
+    total_bytes, free_bytes, error = memory_of(nvml, handle)
     return Device(
         index=index,
         uuid=_text(_ask(nvml, nvml.nvmlDeviceGetUUID, handle)),
@@ -103,7 +103,7 @@ def _device(nvml: ModuleType, index: int) -> Device:
     )
 
 
-def _memory(nvml: ModuleType, handle: Any) -> tuple[int | None, int | None, str | None]:
+def memory_of(nvml: ModuleType, handle: Any) -> tuple[int | None, int | None, str | None]:
     """``(total, free, error)`` in bytes; total is what CUDA can address, free is NVML's own figure."""
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
@@ -136,7 +136,7 @@ def _slices(nvml: ModuleType, handle: Any, refusal: str | None) -> tuple[Slice, 
             if error.value != nvml.NVML_ERROR_NOT_FOUND:
                 refusal = _words(error)
             continue
-        total_bytes, free_bytes, why = _memory(nvml, part)
+        total_bytes, free_bytes, why = memory_of(nvml, part)
         uuid = _text(_ask(nvml, nvml.nvmlDeviceGetUUID, part))
         name = _text(_ask(nvml, nvml.nvmlDeviceGetName, part)) or None
         slices.append(Slice(uuid, total_bytes, free_bytes, name, why))

@@ -55,6 +55,10 @@ class PublicationError(ZenitHubError):
     """What may not, or cannot, be published as it is."""
 
 
+class ExportError(ZenitHubError):
+    """A launch that cannot be written down as it was asked for."""
+
+
 class ProfileNotDeclared(ZenitHubError, ValueError):
     """``ZENIT_SERVING_PROFILE`` names a profile that is not there, or one that is invalid."""
 

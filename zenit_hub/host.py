@@ -40,14 +40,14 @@ def read_host(root: Path = Path("/"), visible_nodes: str = "") -> Host | None:
 
 
 def _clamped(host: Host, root: Path) -> Host:
-    limit_bytes, used_bytes = _cgroup(root)
+    limit_bytes, used_bytes = read_cgroup(root)
     if limit_bytes is None or limit_bytes >= host.total_bytes:
         return host
     return Host(limit_bytes, max(0, min(host.available_bytes, limit_bytes - used_bytes)))
 
 
-def _cgroup(root: Path) -> tuple[int | None, int]:
-    """``(limit, used)`` in bytes of the memory controller, second version before the first."""
+def read_cgroup(root: Path = Path("/")) -> tuple[int | None, int]:
+    """``(limit, used)`` in bytes of the memory controller, second version before the first; ``None``: no limit."""
     base = root / "sys/fs/cgroup"
     for limit, used in (
         ("memory.max", "memory.current"),

@@ -13,8 +13,27 @@ from zenit_hub import env
 from zenit_hub.answer import Answer
 from zenit_hub.arguments import redacted
 from zenit_hub.candidate import Candidate
+from zenit_hub.decision import Reason
 from zenit_hub.limits import CONFIG_NAME
 from zenit_hub.machine import Machine
+
+REASONS: dict[Reason, str] = {
+    "forced": "named by ZENIT_SERVING_PROFILE",
+    "requested_length": "the smallest window that holds the length you asked for",
+    "requested_beyond_widest": "no window is as wide as the length you asked for: the widest serves",
+    "widest_fitting": "the widest window that fits the free memory",
+    "unrated_fallback": "no measured window fits: the narrowest unmeasured one is tried",
+    "nothing_fits": "nothing fits: the window that needs the least is tried",
+    "default": "the repo's default",
+    "off": "switched off by ZENIT_SERVING_PROFILE=off",
+    "no_section": "the model carries no serving profiles",
+    "other_architecture": "the profiles speak for another architecture",
+    "unreadable": "the model's config.json cannot be used",
+    "invalid": "the serving profiles cannot be used",
+    "not_hub": "a model in cloud storage is not looked at",
+    "no_default": "no measured profile takes part, and neither does a default",
+}
+"""Why a profile was chosen, or none was, for people."""
 
 
 def contract(found: Answer, model: str, words: Sequence[str], commit: str | None) -> dict[str, Any]:
@@ -64,6 +83,11 @@ def command(model: str, words: Sequence[str], to_set: Mapping[str, Any]) -> str:
     """The equivalent ``vllm serve`` command with every value explicit; secrets are left out."""
     explicit = [word for name, value in to_set.items() for word in option(name, value)]
     return shlex.join(["vllm", "serve", served(model), *redacted(words), *explicit])
+
+
+def assignments(variables: Mapping[str, str]) -> list[str]:
+    """Environment variables as they are typed in front of a command."""
+    return [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
 
 
 def served(model: str) -> str:

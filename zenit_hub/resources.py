@@ -9,6 +9,7 @@ from typing import Any
 
 SECTION_SCHEMA = "serving_profiles.schema.json"
 MEASUREMENT_SCHEMA = "measurement.schema.json"
+CONFIG_SCHEMA = "config.schema.json"
 
 CARD_TEMPLATE = "block.md.jinja"
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from zenit_hub.errors import MeasurementError
 from zenit_hub.maintain.measure.bench import Bench
 from zenit_hub.maintain.measure.launch import EngineStopped, Order
 from zenit_hub.maintain.measure.samplers import Trace
@@ -42,6 +43,7 @@ class FakeLab:
     held_bytes: list[int] = field(default_factory=list)
     ended: int = 0
     left_bytes: int | None = None
+    smallest_bytes: int = 0
 
     @property
     def bench(self) -> Bench:
@@ -61,6 +63,8 @@ class FakeConfiner:
 
     @contextmanager
     def hold(self, free_bytes: int) -> Iterator[Path | None]:
+        if free_bytes < self.lab.smallest_bytes:
+            raise MeasurementError("the ballast cannot take all but so little")
         self.lab.held_bytes.append(free_bytes)
         self.lab.left_bytes = free_bytes
         try:

@@ -28,7 +28,7 @@ STATE_VARIABLE = "ZENIT_RIG_NVML_STATE"
 LOG_VARIABLE = "ZENIT_RIG_NVML_LOG"
 LIBRARY_NAME = "libnvidia-ml.so.1"
 
-CARDS_MAX, SLICES_MAX, STATE_MAX_BYTES = 64, 16, 1 << 16  # as in state.h
+CARDS_MAX, SLICES_MAX, PROCESSES_MAX, STATE_MAX_BYTES = 64, 16, 256, 1 << 16  # as in state.h
 MIG_DEVICES_A_CARD = 7  # what nvmlDeviceGetMaxMigDeviceCount says of an A100 or H100, however it is cut
 GIB = 1 << 30
 
@@ -51,6 +51,7 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {
     "nvmlDeviceGetCount": ("nvmlDeviceGetCount_v2",),
     "nvmlDeviceGetHandleByIndex": ("nvmlDeviceGetHandleByIndex_v2",),
     "nvmlDeviceGetPciInfo": ("nvmlDeviceGetPciInfo_v3",),
+    "nvmlDeviceGetGraphicsRunningProcesses": ("nvmlDeviceGetGraphicsRunningProcesses_v3",),
     "nvmlDeviceGetComputeRunningProcesses": ("nvmlDeviceGetComputeRunningProcesses_v3",),
 }
 
@@ -81,7 +82,8 @@ class NvmlRig:
         """Become this machine, a machine file of ``zenit-hub plan``; what ``fail`` and ``hang`` said stays.
 
         Keys that only the rig knows: the machine's ``driver_version`` and ``cuda_driver_version``; a device's
-        ``used_bytes``, ``pci_bus_id``, ``processes`` (list of ``{"pid", "used_bytes"}``) and ``mig_mode``.
+        ``used_bytes``, ``pci_bus_id``, ``processes`` (list of ``{"pid", "used_bytes"}``), those that draw as
+        ``graphics_processes``, and ``mig_mode``.
         ``free_bytes`` is what is free while no process of the CUDA rig holds memory; for those that do, the
         machine's ``release_ms`` and a device's ``pid_offset``, ``process_bytes_hidden``, ``context_bytes``,
         ``granularity_bytes`` and ``cuda_hidden_bytes`` (``nvml/state.h``, ``cuda/cuda.c``).
@@ -236,9 +238,12 @@ def _device_fields(target: str, device: Mapping[str, Any]) -> Iterator[tuple[str
     for name in _NUMBERS:
         if device.get(name) is not None:
             yield f"{target}.{name}", int(device[name])
-    processes = device.get("processes") or []
-    yield f"{target}.processes", len(processes)
-    for number, process in enumerate(processes):
-        yield f"{target}.process.{number}", f"{process['pid']} {process['used_bytes']}"
+    for name in ("processes", "graphics_processes"):
+        processes = device.get(name) or []
+        if len(processes) > PROCESSES_MAX:
+            raise ValueError(f"{len(processes)} processes; the rig has room for {PROCESSES_MAX}")
+        yield f"{target}.{name}", len(processes)
+        for number, process in enumerate(processes):
+            yield f"{target}.{name[:-2]}.{number}", f"{process['pid']} {process['used_bytes']}"
     if memory_error := device.get("memory_error"):
         yield from ((f"fault.{symbol}.{target}", _fault(memory_error)) for symbol in MEMORY_FUNCTIONS)

@@ -124,6 +124,11 @@ class Somebody:
     warnings: list[str] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
 
+    @property
+    def said(self) -> list[str]:
+        """The notes but those that every publication has."""
+        return [note for note in self.notes if not note.startswith(("Reading ", "Sending "))]
+
     def note(self, text: str) -> None:
         self.notes.append(text)
 

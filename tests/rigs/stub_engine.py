@@ -201,7 +201,8 @@ class Server:
             return self._answer()
         except WorkerDied as died:
             log(
-                f"RuntimeError: Engine core initialization failed. See root cause above. ({died})",
+                "RuntimeError: Engine core initialization failed. See root cause above. "
+                f"Failed core proc(s): {{'EngineCore': {died}}}",
                 level="ERROR",
             )
             return 1

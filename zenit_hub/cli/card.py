@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shlex
-import tempfile
-from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from zenit_hub.cli.options import add_output, settle
 from zenit_hub.cli.output import Sink
 from zenit_hub.errors import UsageError
+from zenit_hub.files import replace_file
 from zenit_hub.maintain.card.facts import usable_section
 from zenit_hub.maintain.card.source import Source, find_source
+from zenit_hub.maintain.publish.hub import README_NAME
 from zenit_hub.maintain.publish.readme import block_of, with_block
 from zenit_hub.read import hub_repo
 from zenit_hub.text import printable
@@ -35,7 +36,17 @@ examples:
   zenit-hub card ./model --write                # put it into ./model/README.md
   zenit-hub card ./model --write --init-card    # ... which has no markers yet
   zenit-hub card ./model --check                # in CI
+  zenit-hub card ./model --check --format github     # in a workflow
   zenit-hub card org/model --check --revision refs/pr/2"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """``up_to_date`` is ``None`` where nobody looked; ``line``: the first one that is out of date."""
+
+    up_to_date: bool | None = None
+    line: int | None = None
+    written: bool = False
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +66,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--write", action="store_true", help="put the block into README.md, nothing else changes"
     )
     parser.add_argument("--init-card", action="store_true", help="with --write: add the markers at the end")
+    add_output(
+        parser,
+        json="what was made, found or written, as one JSON object",
+        quiet="the block alone; with --check or --write the card's name, where it is out of date or changed",
+        github="what is out of date as an annotation for a GitHub workflow",
+    )
 
 
 def run(options: argparse.Namespace, sink: Sink) -> int:
@@ -75,12 +92,31 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
     if options.check:
         return _check(source, block, options, sink)
     if options.write and source.file is not None:
-        _write(
-            source.file, source.readme, with_block(source.readme, block, init_card=options.init_card), sink
-        )
+        new = with_block(source.readme, block, init_card=options.init_card)
+        if new != source.readme:
+            replace_file(source.file, new)
+        _say(source, block, options, sink, _Found(up_to_date=True, written=new != source.readme))
+    elif options.json:
+        _say(source, block, options, sink, _Found())
     else:
         sink.data(block)
     return 0
+
+
+def _say(source: Source, block: str, options: argparse.Namespace, sink: Sink, found: _Found) -> None:
+    """What there is to say but for what is wrong."""
+    name = _name(source)
+    if options.json:
+        sink.json({"file": name, **asdict(found), "block": block})
+    elif options.quiet:
+        if found.written or found.line is not None:
+            sink.data(name)
+    elif found.up_to_date:
+        sink.data(f"{name}: the card is {'written' if found.written else 'up to date'}")
+
+
+def _name(source: Source) -> str:
+    return printable(source.file or README_NAME, limit=400)
 
 
 def _warn(source: Source, sink: Sink) -> None:
@@ -93,17 +129,21 @@ def _warn(source: Source, sink: Sink) -> None:
 
 
 def _check(source: Source, block: str, options: argparse.Namespace, sink: Sink) -> int:
-    name = printable(source.file or "README.md", limit=400)
     right = with_block(source.readme, block)
     if block_of(right) == block_of(source.readme or b""):
-        sink.data(f"{name}: the card is up to date")
+        _say(source, block, options, sink, _Found(up_to_date=True))
         return 0
     old, new = (_LINE_END.split(text.decode("utf-8")) for text in (source.readme or b"", right))
     number = next(at for at, (is_, should) in enumerate(zip(old, new, strict=False)) if is_ != should)
-    sink.error(
-        f"{name}:{number + 1}: the card is out of date: the line is {_shown(old[number])}, "
+    _say(source, block, options, sink, _Found(up_to_date=False, line=number + 1))
+    what = (
+        f"the card is out of date: the line is {_shown(old[number])}, "
         f"and the config makes it {_shown(new[number])}. {_next_step(source, options)}"
     )
+    if settle(options) == "github" and source.file is not None:
+        sink.annotate("error", what, file=str(source.file), line=number + 1)
+    else:
+        sink.error(f"{_name(source)}:{number + 1}: {what}")
     return OUT_OF_DATE
 
 
@@ -121,30 +161,3 @@ def _next_step(source: Source, options: argparse.Namespace) -> str:
     if source.file is None:
         return f"Download the repo, type {typed} and upload README.md; `zenit-hub publish` does it with a measurement."
     return f"Type {typed}."
-
-
-def _write(file: Path, old: bytes | None, new: bytes, sink: Sink) -> None:
-    """The file as a whole or not at all; a symbolic link stays one."""
-    name = printable(file, limit=400)
-    if new == old:
-        sink.data(f"{name}: the card is up to date")
-        return
-    target = file.resolve()
-    descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as written:
-            written.write(new)
-        mode = target.stat().st_mode if old is not None else 0o666 & ~_umask()
-        os.chmod(part, mode & 0o7777)
-        os.replace(part, target)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
-    sink.data(f"{name}: the card is written")
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

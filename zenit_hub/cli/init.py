@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zenit_hub.cli.options import add_output
 from zenit_hub.cli.output import Sink
 from zenit_hub.errors import ModelNotFound, UsageError
 from zenit_hub.files import read_limited, replace_file
@@ -18,7 +19,7 @@ from zenit_hub.text import printable
 if TYPE_CHECKING:
     from zenit_hub.maintain.init import Proposal
     from zenit_hub.maintain.publish.outcomes import Publication
-    from zenit_hub.maintain.publish.publish import Proposal as Question
+    from zenit_hub.maintain.publish.goals import Proposal as Question
 
 MAIN = "main"
 
@@ -31,7 +32,7 @@ exit status: 0 done; 1 an error; 2 usage
 
 examples:
   zenit-hub init ./model                     # print the section
-  zenit-hub init ./model --dry-run           # print what would change in config.json
+  zenit-hub init ./model --dry-run           # print what would change
   zenit-hub init ./model --write --repo org/model
   zenit-hub init org/model --create-pr       # propose it as a pull request
   zenit-hub init org/model --window 32768 --window 131072"""
@@ -72,7 +73,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--create-pr", action="store_true", help="propose it on the Hub as a pull request")
     parser.add_argument("-y", "--yes", action="store_true", help="commit it to the Hub repo's branch")
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
-    parser.add_argument("--json", action="store_true", help="what was proposed and done, as one JSON object")
+    add_output(
+        parser,
+        json="what was proposed and done, as one JSON object",
+        quiet="only the section, the diff, or the address of what was made",
+    )
 
 
 def run(options: argparse.Namespace, sink: Sink) -> int:
@@ -201,6 +206,9 @@ def _say(
     if outcome == "dry_run":
         sink.data(done["diff"].rstrip("\n"))
         sink.note("Nothing was written.")
+        return
+    if options.quiet:
+        sink.data(done.get("url") or name)
         return
     if outcome == "written":
         sink.data(f"{name}: `{proposal.key}` is written")

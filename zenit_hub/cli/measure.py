@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from zenit_hub.cli.options import add_output
 from zenit_hub.cli.output import Sink
 from zenit_hub.errors import UsageError
 from zenit_hub.text import gib, printable
@@ -82,7 +83,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="keep results that are there and go on")
     parser.add_argument("--overwrite", action="store_true", help="replace results that are there")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and start nothing")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line for every event")
+    add_output(
+        parser,
+        json="one JSON object a line for every event",
+        quiet="only the files that hold a figure, one a line",
+    )
 
 
 def run(options: argparse.Namespace, sink: Sink) -> int:
@@ -99,7 +104,7 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
     )
     if options.dry_run:
         return _say_plan(wanted, sink, json=options.json)
-    return _measure(wanted, sink, json=options.json)
+    return _measure(wanted, sink, options)
 
 
 def _place() -> Place:
@@ -157,26 +162,29 @@ def _say_plan(wanted: _Wanted, sink: Sink, *, json: bool) -> int:
     return 0
 
 
-def _measure(wanted: _Wanted, sink: Sink, *, json: bool) -> int:
+def _measure(wanted: _Wanted, sink: Sink, options: argparse.Namespace) -> int:
     from zenit_hub.cli.progress import follow
     from zenit_hub.maintain.measure.measure import Run, summary
     from zenit_hub.maintain.measure.results import Results
     from zenit_hub.maintain.measure.scratch import scratch_folder
 
     try:
-        with _term_is_an_interrupt(), scratch_folder() as scratch, follow(sink, json=json) as watch:
+        with _term_is_an_interrupt(), scratch_folder() as scratch, follow(sink, json=options.json) as watch:
             run = Run(wanted.subject, wanted.place, wanted.settings, Results(wanted.output), scratch, watch)
             measurements = run.measure(wanted.profiles)
     except KeyboardInterrupt as interrupt:
         sink.error("interrupted; what was written stays, and the same command with --resume goes on")
         return TERMINATED if isinstance(interrupt, _Terminated) else INTERRUPTED
-    if not json:
+    done = [m.profile.name for m in measurements if m.verdict == "measured"]
+    files = [printable(wanted.output / f"{name}.json", limit=1000) for name in done]
+    if options.quiet:
+        for file in files:
+            sink.data(file)
+    elif not options.json:
         for measurement in measurements:
             sink.data(summary(measurement))
-        done = [m.profile.name for m in measurements if m.verdict == "measured"]
-        if done:
-            files = " ".join(printable(wanted.output / f"{name}.json") for name in done)
-            sink.hint(f"zenit-hub publish {files} --repo ORG/MODEL --dry-run")
+        if files:
+            sink.hint(f"zenit-hub publish {' '.join(files)} --repo ORG/MODEL --dry-run")
     return 0 if all(m.verdict == "measured" for m in measurements) else 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,7 +49,7 @@ def follow(sink: Sink, *, json: bool) -> Iterator[Watch]:
     """The follower that suits the stream: events, lines with a live one below, or lines alone."""
     if json:
         yield Events(sink)
-    elif not sys.stderr.isatty() or importlib.util.find_spec("rich") is None:
+    elif not sink.lively or importlib.util.find_spec("rich") is None:
         yield Lines(sink.note)
     else:
         live = LiveLines()

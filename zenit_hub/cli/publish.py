@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zenit_hub.cli.options import add_output
 from zenit_hub.cli.output import Sink
 from zenit_hub.errors import UsageError, ZenitHubError
 from zenit_hub.read import hub_repo
@@ -18,16 +19,16 @@ from zenit_hub.text import printable
 
 if TYPE_CHECKING:
     from zenit_hub.maintain.publish.advice import Asked
+    from zenit_hub.maintain.publish.goals import Proposal
     from zenit_hub.maintain.publish.outcomes import Publication
-    from zenit_hub.maintain.publish.publish import Proposal
 
 MAIN = "main"
 _MAX_SHOWN_LETTERS = 4000
-_TOKEN = re.compile(r"[A-Za-z0-9._-]+")
+_TOKEN = re.compile(r"[!-~]+")
 
 _EPILOG = """what it writes: requires_free_bytes and measurements of each measured profile in config.json, and a KV pin
 where there is none; the block between the two markers in README.md; the measurement and its picture below
-serving_profiles/. Nothing else changes, not by a byte. All goes into one commit: serving machines compile once.
+serving_profiles/. Nothing else changes, not by a byte. All goes into one commit: serving machines recompile once.
 
 what it refuses: a figure that was disturbed or never tried, and one of another profile or other weights than the
 repo holds now.
@@ -73,8 +74,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="publish a figure that no launch was held to, marked as such",
     )
     parser.add_argument("--token", help="a Hub token, where HF_TOKEN and `hf auth login` are not used")
-    parser.add_argument("--json", action="store_true", help="the outcome as one JSON object on stdout")
-    parser.add_argument("-q", "--quiet", action="store_true", help="only the address of what was made")
+    add_output(
+        parser, json="the outcome as one JSON object on stdout", quiet="only the address of what was made"
+    )
 
 
 def run(options: argparse.Namespace, sink: Sink) -> int:
@@ -144,9 +146,9 @@ def _check(options: argparse.Namespace) -> None:
         )
     if options.token is not None and not _TOKEN.fullmatch(options.token):
         # Without what was got: it may be a real one with a slip of the finger.
-        raise UsageError("--token holds no Hub token", allowed="letters, digits, - . and _")
-    if options.json and options.quiet:
-        raise UsageError("--json and --quiet at once", allowed="one of them")
+        raise UsageError(
+            "--token holds no Hub token", allowed="ASCII letters, digits and signs, without spaces"
+        )
     if not options.yes and not options.dry_run and not _can_ask():
         raise UsageError(
             "nobody can be asked here whether to publish",
@@ -187,11 +189,13 @@ class _Person:
     def agrees(self, proposal: Proposal) -> bool:
         for remark in proposal.remarks:
             self.warning(remark)
+        # Who is asked sees what about, also when he wants it quiet.
+        say = self.note if self._yes else self._sink.ask
         for line in (*proposal.lines, *(f"  {printable(path, limit=400)}" for path in proposal.files)):
-            self.note(line)
+            say(line)
         if self._yes:
             return True
-        self._sink.note(f"{_question(proposal)} [y/N]")
+        say(f"{_question(proposal)} [y/N]")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
@@ -251,7 +255,7 @@ def _say(outcome: Publication, options: argparse.Namespace, sink: Sink) -> None:
 
 
 _RECOMPILE = (
-    "Serving machines compile once at their next start: the key of vLLM's compile cache holds config.json."
+    "Serving machines recompile once, at their next start: the key of vLLM's compile cache holds config.json."
 )
 
 

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from zenit_hub import plan
 from zenit_hub.answer import Answer
 from zenit_hub.cli.output import Sink
-from zenit_hub.decision import Considered, Reason
+from zenit_hub.decision import Considered
+from zenit_hub.plan import REASONS
 from zenit_hub.text import gib, printable
-
-REASONS: dict[Reason, str] = {
-    "forced": "named by ZENIT_SERVING_PROFILE",
-    "requested_length": "the smallest window that holds the length you asked for",
-    "requested_beyond_widest": "no window is as wide as the length you asked for: the widest serves",
-    "widest_fitting": "the widest window that fits the free memory",
-    "unrated_fallback": "no measured window fits: the narrowest unmeasured one is tried",
-    "nothing_fits": "nothing fits: the window that needs the least is tried",
-    "default": "the repo's default",
-    "off": "switched off by ZENIT_SERVING_PROFILE=off",
-    "no_section": "the model carries no serving profiles",
-    "other_architecture": "the profiles speak for another architecture",
-    "unreadable": "the model's config.json cannot be used",
-    "invalid": "the serving profiles cannot be used",
-    "not_hub": "a model in cloud storage is not looked at",
-    "no_default": "no measured profile takes part, and neither does a default",
-}
 
 MAX_COMMAND_LETTERS = 100_000
 
@@ -56,10 +39,10 @@ def show(found: Answer, model: str, words: Sequence[str], sink: Sink) -> None:
         )
         if profile.description:
             sink.data(f"  {printable(profile.description)}")
-    for line in (*_memory(found), *_considered(found), *_values(found)):
+    for line in (*_memory(found), *_considered(found, sink), *_values(found)):
         sink.data(line)
     if chosen is not None:
-        assignments = [f"{name}={shlex.quote(value)}" for name, value in found.filling.env.items()]
+        assignments = plan.assignments(found.filling.env)
         sink.data("\nthe same with every value explicit, also without this plug-in:")
         explicit = " ".join([*assignments, plan.command(model, words, found.filling.set)])
         sink.data(f"  {printable(explicit, limit=MAX_COMMAND_LETTERS)}")
@@ -67,6 +50,17 @@ def show(found: Answer, model: str, words: Sequence[str], sink: Sink) -> None:
             sink.data("\nfor production, where a restart must not come back narrower:")
             production = plan.production_command(found, model, words)
             sink.data(f"  {printable(production, limit=MAX_COMMAND_LETTERS)}")
+    _warn(found, sink)
+
+
+def show_name(found: Answer, sink: Sink) -> None:
+    """The chosen profile's name alone, for a script; warnings are warnings all the same."""
+    if found.chosen is not None:
+        sink.data(found.chosen.profile.name)
+    _warn(found, sink)
+
+
+def _warn(found: Answer, sink: Sink) -> None:
     for caution in found.cautions:
         sink.warning(f"{caution.message} [{caution.code}]")
 
@@ -82,7 +76,7 @@ def _memory(found: Answer) -> list[str]:
     return [f"{line}, budget {gib(seen['budget_bytes'])}" if seen["budget_bytes"] is not None else line]
 
 
-def _considered(found: Answer) -> list[str]:
+def _considered(found: Answer, sink: Sink) -> list[str]:
     if not found.decision.considered:
         return []
     rows = [("", "profile", "window", "needs", "verdict")]
@@ -90,13 +84,19 @@ def _considered(found: Answer) -> list[str]:
     for name, considered in found.decision.considered.items():
         rows.append(_row("→" if name == chosen else "", name, considered))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    return [
-        "",
-        *(
-            " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ),
+    lines = [
+        " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
+    if sink.width is not None and max(map(len, lines)) > sink.width:
+        lines = [line for row in rows[1:] for line in _stacked(*row)]
+    return ["", *(sink.paint(line, "bold") if line.startswith("→") else line for line in lines)]
+
+
+def _stacked(mark: str, name: str, window: str, needs: str, verdict: str) -> Iterator[str]:
+    """A row for a terminal that is too narrow for the table: the name stays whole, it may have to be typed."""
+    yield f"{mark or ' '} {name}"
+    yield f"    window {window}, needs {needs}"
+    yield f"    {verdict}"
 
 
 def _row(mark: str, name: str, considered: Considered) -> tuple[str, str, str, str, str]:

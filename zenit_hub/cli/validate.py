@@ -7,6 +7,7 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from zenit_hub.cli.options import add_output, settle
 from zenit_hub.cli.output import Sink
 from zenit_hub.errors import UsageError, ZenitHubError
 from zenit_hub.files import read_limited
@@ -20,16 +21,19 @@ _HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 _ALLOWED_TARGETS = "name a config.json, a folder that holds one, or a Hub repo like org/model"
 
-_EPILOG = """what comes out:
-  FILE:LINE: error: PLACE: what is wrong, and below it what to type. With --json one object, for several
-  targets a list of them: {"file", "valid", "findings": [{"level", "path", "line", "message", "fix"}]}.
+_EPILOG = """what comes out: FILE:LINE: error: PLACE: what is wrong, and below it what to type. With --format github
+an annotation at each line, as a workflow's log understands it. With --json one object, for several targets a list
+of them:
+  {"file", "valid",
+   "findings": [{"level", "path", "line", "message", "fix"}]}
 
 exit status: 0 valid (warnings may be), 1 an error was found, 2 usage
 
 examples:
   zenit-hub validate config.json
   zenit-hub validate ./model --repo org/model
-  zenit-hub validate org/model --revision refs/pr/2 --json"""
+  zenit-hub validate org/model --revision refs/pr/2 --json
+  zenit-hub validate config.json --format github     # in a workflow"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="ORG/MODEL",
         help="where the figures must have been measured; another repo is an error",
     )
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    add_output(
+        parser,
+        json="the findings as JSON",
+        quiet="only the names of what is not valid, one a line",
+        github="annotations for a GitHub workflow",
+    )
 
 
 def run(options: argparse.Namespace, sink: Sink) -> int:
@@ -65,12 +74,14 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
     if options.revision is not None and all(Path(target).exists() for target in options.targets):
         raise UsageError("--revision is for Hub repos; all targets are files or folders here")
     checked = [_check(target, options) for target in options.targets]
-    if options.json:
+    form = settle(options)
+    if form == "json":
         objects = [_as_json(one) for one in checked]
         sink.json(objects[0] if len(objects) == 1 else objects)
     else:
+        say = {"quiet": _name, "github": _annotate}.get(form, _say)
         for one in checked:
-            _say(one, sink)
+            say(one, sink)
     return 0 if all(one.report.valid for one in checked) else 1
 
 
@@ -117,16 +128,41 @@ def _as_json(checked: _Checked) -> dict[str, object]:
     }
 
 
+def _name(checked: _Checked, sink: Sink) -> None:
+    if not checked.report.valid:
+        sink.data(printable(checked.file, limit=4096))
+
+
+def _annotate(checked: _Checked, sink: Sink) -> None:
+    """Every finding at its line. What is on the Hub has no file in the checkout: it is named in the message."""
+    on_disk = Path(checked.file).exists()
+    file = printable(checked.file, limit=4096)
+    for finding in checked.report.findings:
+        what = f"{finding.path}: {finding.message}" if finding.path else finding.message
+        message = f"{what}\nfix: {finding.fix}" if finding.fix else what
+        if on_disk:
+            # GitHub shows what has no line at the first one.
+            sink.annotate(finding.level, message, file=checked.file, line=finding.line or 1)
+        else:
+            sink.annotate(finding.level, f"{file}: {message}")
+    sink.data(f"{file}: {_verdict(checked)}")
+
+
 def _say(checked: _Checked, sink: Sink) -> None:
     file, findings = printable(checked.file, limit=4096), checked.report.findings
     for finding in findings:
         line = f":{finding.line}" if finding.line is not None else ""
         place = f"{finding.path}: " if finding.path else ""
-        sink.data(f"{file}{line}: {finding.level}: {place}{finding.message}")
+        level = sink.paint(finding.level, "red" if finding.level == "error" else "yellow")
+        sink.data(f"{file}{line}: {level}: {place}{finding.message}")
         if finding.fix:
             sink.data(f"    fix: {finding.fix}")
+    sink.data(f"{file}: {_verdict(checked)}")
+
+
+def _verdict(checked: _Checked) -> str:
+    findings = checked.report.findings
     errors = sum(finding.level == "error" for finding in findings)
     counts = ((errors, "error"), (len(findings) - errors, "warning"))
     said = ", ".join(f"{count} {word}{'s' if count > 1 else ''}" for count, word in counts if count)
-    verdict = "not valid" if errors else "valid"
-    sink.data(f"{file}: {verdict} ({said})" if said else f"{file}: {verdict}")
+    return ("not valid" if errors else "valid") + (f" ({said})" if said else "")

@@ -295,19 +295,18 @@ int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, struct memory_v2 *memory)
     return error;
 }
 
-/* The state's own processes, then the ledger's; a driver in a container or in WSL tells other pids or no bytes. */
-static int read_processes(const struct call *call, struct process *processes, unsigned int listed)
+/* The state's list of that name, then `held`; in a container or in WSL a driver tells other pids or no bytes. */
+static int read_processes(const struct call *call, const char *list, const struct entry *held, unsigned int living,
+                          struct process *processes)
 {
-    struct entry held[LEDGER_ENTRIES];
-    unsigned int living = (unsigned int)ledger_held(call, held);
-    unsigned int offset = count_or_zero(field(call, "pid_offset"));
+    unsigned int listed = count_or_zero(field(call, list)), offset = count_or_zero(field(call, "pid_offset"));
     int hidden = field(call, "process_bytes_hidden") != NULL;
 
     for (unsigned int i = 0; i < listed + living; i++) {
         char name[32];
         struct process process = { 0, 0, UINT32_MAX, UINT32_MAX };
 
-        snprintf(name, sizeof name, "process.%u", i);
+        snprintf(name, sizeof name, "%.*s.%u", (int)strlen(list) - 2, list, i);
         const char *value = i < listed ? field(call, name) : NULL;
         if (i < listed && (!value || sscanf(value, "%u %llu", &process.pid, &process.used_bytes) != 2))
             return -1;
@@ -322,16 +321,18 @@ static int read_processes(const struct call *call, struct process *processes, un
     return (int)(listed + living);
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *size, struct process *processes)
+static int running_processes(const char *function, nvmlDevice_t device, const char *list, int with_ledger,
+                             unsigned int *size, struct process *processes)
 {
     struct call call;
+    struct entry held[LEDGER_ENTRIES];
     struct process all[LEDGER_ENTRIES + STATE_PROCESSES];
-    int error = enter_device(&call, __func__, device);
+    int error = enter_device(&call, function, device);
     unsigned int room = *size;
 
     if (error)
         return error;
-    int count = read_processes(&call, all, count_or_zero(field(&call, "processes")));
+    int count = read_processes(&call, list, held, with_ledger ? (unsigned int)ledger_held(&call, held) : 0, all);
     if (count < 0)
         return NVML_NOT_SUPPORTED;
     *size = (unsigned int)count;
@@ -340,4 +341,15 @@ int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *s
     if (*size)
         memcpy(processes, all, *size * sizeof *all);
     return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *size, struct process *processes)
+{
+    return running_processes(__func__, device, "processes", 1, size, processes);
+}
+
+/* Those that draw; nobody does through CUDA. */
+int nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int *size, struct process *processes)
+{
+    return running_processes(__func__, device, "graphics_processes", 0, size, processes);
 }

@@ -11,6 +11,7 @@
  *     0.free_bytes 33000000000                   0.used_bytes 1      (absent: what is not free)
  *     0.reserved_bytes 0  (absent: memory v2 is FUNCTION_NOT_FOUND, as in an old driver)
  *     0.processes 1                              0.process.0 <pid> <used bytes>
+ *     0.graphics_processes 1                     0.graphics_process.0 <pid> <used bytes>
  *     0.mig_mode 1   0.mig_max 7   0.slices 1    0.0.uuid MIG-...    (a slice has the fields of a card)
  *     0.pid_offset 1000  (the pids of living processes as another namespace counts them)
  *     0.process_bytes_hidden 1                   (a process's memory is "not available")

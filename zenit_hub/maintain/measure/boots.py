@@ -6,10 +6,12 @@ memory being freed under it; what such a boot found is kept as a record and neve
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from zenit_hub.errors import MeasurementError
 from zenit_hub.maintain.measure.bench import Bench
 from zenit_hub.maintain.measure.boot import Seen, Task, run_boot
 from zenit_hub.maintain.measure.breakdown import breakdown_of
@@ -113,6 +115,27 @@ def one_percent_less(size_bytes: int) -> int:
     return size_bytes * 99 // 100
 
 
+class NotSmall(Exception):
+    """The device cannot be made that small; why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Small:
+    """The device with no more than that free."""
+
+    confiner: Confiner
+    free_bytes: int
+
+    @contextmanager
+    def hold(self) -> Iterator[Path | None]:
+        with ExitStack() as held:
+            try:
+                cgroup = held.enter_context(self.confiner.hold(self.free_bytes))
+            except MeasurementError as error:
+                raise NotSmall(str(error)) from error
+            yield cgroup
+
+
 class _Boots:
     """The boots of one profile while they go on."""
 
@@ -145,39 +168,55 @@ class _Boots:
         failed first is the outcome below then.
         """
         found, confiner = self.found, self._bench.confiner
-        figure = found.requires_free_bytes or 0
         if isinstance(confiner, str):
             found.verification = Verification("none", None, "not_tried", None, "not_tried", confiner)
             self._watch.said(f"the figure is not verified: {confiner}")
             return
-        method = confiner.method
-        first = self._confined("verification", figure, confiner)
+        figure = found.requires_free_bytes or 0
+        try:
+            found.verification = self._verified(figure, confiner)
+        except NotSmall as why:
+            found.verification = Verification(
+                confiner.method, figure, "not_tried", None, "not_tried", str(why)
+            )
+            self._watch.said(f"the figure is not verified: {why}")
+
+    def _verified(self, figure: int, confiner: Confiner) -> Verification:
+        """Raises :class:`NotSmall`."""
+        found, method = self.found, confiner.method
+        first = self._boot("verification", _Small(confiner, figure))
         if first.counts:
-            below_bytes = one_percent_less(figure)
-            below = _tried(self._confined("below", below_bytes, confiner))
-            found.verification = Verification(method, figure, "answered", below_bytes, below)
-            return
+            below = _Small(confiner, one_percent_less(figure))
+            outcome = self._below(below)
+            return Verification(method, figure, "answered", below.free_bytes, outcome)
         if first.boot.outcome in DISTURBED:
             why = f"{_why_again(first)}, in each of {MAX_TRIES} tries"
-            found.verification = Verification(method, figure, "not_tried", None, "not_tried", why)
-            return
+            return Verification(method, figure, "not_tried", None, "not_tried", why)
         raised = to_mib(figure * 101 // 100)
         self._watch.said(f"{gib(figure)} are not enough ({first.why_not}): once more with {gib(raised)}")
-        second = self._confined("verification", raised, confiner)
-        why = "" if second.counts else second.why_not
+        second = self._boot("verification", _Small(confiner, raised))
         if second.counts:
             found.requires_free_bytes = raised
-        found.verification = Verification(method, raised, _tried(second), figure, "failed", why)
+        why = "" if second.counts else second.why_not
+        return Verification(method, raised, _tried(second), figure, "failed", why)
 
-    def _boot(self, kind: BootKind, cgroup: Path | None = None) -> Seen:
-        """One boot, repeated where something else disturbed it."""
+    def _below(self, small: _Small) -> Tried:
+        """A figure that is verified stays so, whatever keeps less than it from being tried."""
+        try:
+            return _tried(self._boot("below", small))
+        except NotSmall as why:
+            self._watch.said(f"1 % less is not tried: {why}")
+            return "not_tried"
+
+    def _boot(self, kind: BootKind, small: _Small | None = None) -> Seen:
+        """One boot, repeated where something else disturbed it. Each try makes the device small anew: a
+        neighbour that came meanwhile is part of what holds the rest."""
         for attempt in range(1, MAX_TRIES + 1):
-            order = replace(self._plan.task.order, folder=self._plan.fresh_folder(), cgroup=cgroup)
-            if self._plan.pin_bytes is None and self.found.pin_bytes is not None:
-                pin = ("--kv-cache-memory-bytes", str(self.found.pin_bytes))
-                order = replace(order, arguments=(*order.arguments, *pin))
-            task = replace(self._plan.task, order=order)
-            seen = run_boot(kind, attempt, task, self._bench, self._watch)
+            with small.hold() if small else nullcontext() as cgroup:
+                seen = run_boot(kind, attempt, self._task(cgroup), self._bench, self._watch)
+            if small is not None:
+                # What was left to the launch: on a host the sampler sees all of it.
+                seen = replace(seen, boot=replace(seen.boot, free_bytes=small.free_bytes))
             self.found.boots.append(seen)
             if seen.boot.outcome not in DISTURBED:
                 break
@@ -185,13 +224,12 @@ class _Boots:
                 self._watch.said(f"{_why_again(seen)}: once more")
         return seen
 
-    def _confined(self, kind: BootKind, free_bytes: int, confiner: Confiner) -> Seen:
-        with confiner.hold(free_bytes) as cgroup:
-            seen = self._boot(kind, cgroup)
-        # What was left to the launch: on a host the sampler sees all of it.
-        seen = replace(seen, boot=replace(seen.boot, free_bytes=free_bytes))
-        self.found.boots[-1] = seen
-        return seen
+    def _task(self, cgroup: Path | None) -> Task:
+        order = replace(self._plan.task.order, folder=self._plan.fresh_folder(), cgroup=cgroup)
+        if self._plan.pin_bytes is None and self.found.pin_bytes is not None:
+            pin = ("--kv-cache-memory-bytes", str(self.found.pin_bytes))
+            order = replace(order, arguments=(*order.arguments, *pin))
+        return replace(self._plan.task, order=order)
 
     def _give_up(self, seen: Seen) -> None:
         self.found.failure = seen.boot.failure

@@ -135,17 +135,6 @@ class CgroupConfiner:
                 time.sleep(_POLL_INTERVAL_S)
 
 
-def kernel_kills(group: Path) -> int | None:
-    """How many processes of the group the kernel has killed for want of memory; ``None``: it does not say."""
-    for name in ("memory.events", "memory.oom_control"):
-        with contextlib.suppress(OSError, ValueError):
-            for line in (group / name).read_text().splitlines():
-                word, _, number = line.partition(" ")
-                if word == "oom_kill":
-                    return int(number)
-    return None
-
-
 def _limit(group: Path, version: int, size_bytes: int) -> None:
     """Memory and swap together; without swap accounting the group is told not to swap."""
     if version == 2:

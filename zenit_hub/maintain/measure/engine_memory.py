@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, repeat
 from typing import Any
 
 from zenit_hub.maintain.measure.process_memory import (
@@ -23,12 +24,8 @@ from zenit_hub.maintain.measure.process_memory import (
     read_kernels_bytes,
 )
 from zenit_hub.maintain.measure.processes import Process
-from zenit_hub.maintain.measure.sampling import Reading
 
 KERNELS_PERIOD_S = 1.0
-
-SMALL_BYTES = 16 * 2**20
-"""A process with less is read at looks only: resource trackers, shells. Once it has grown, at every sample."""
 
 STEADY_BYTES = 2**20
 """A process that grows by more while its pages are looked at is looked at again."""
@@ -61,7 +58,7 @@ class Found:
 
 
 class EngineMemory:
-    """Changed by the looking thread; :meth:`reading` and :meth:`without` are the sampling thread's as well."""
+    """Changed by the looking thread; :meth:`samples` and :meth:`without` are the sampling thread's."""
 
     def __init__(self) -> None:
         self._members: dict[int, _Member] = {}
@@ -69,18 +66,26 @@ class EngineMemory:
         self._exact_members: frozenset[int] = frozenset()
         self._shared_bytes = self._files_bytes = self._kernels_bytes = 0
         self._kernels_due_s = 0.0
-        self._small: set[int] = set()
         self._changing = threading.Lock()
-        self._sum = _Sum((), 0)
+        self._parts: list[_Part] = []
+        self._beyond_bytes = 0
 
-    def reading(self) -> Reading:
-        return self._sum
-
-    def without(self, reading: Reading, place: int) -> None:
-        """The process in that place of the reading has ended."""
+    def samples(self) -> Samples:
+        """The next samples; the sampling thread."""
         with self._changing:
-            if reading is self._sum:
-                self._sum = self._sum.without(place)
+            return Samples(self._parts, self._beyond_bytes)
+
+    def without(self, samples: Samples, answers: int) -> bool:
+        """Whether a process ended after so many answers; it is left out from now on. The sampling thread."""
+        ended = samples.asked_after(answers)
+        with self._changing:
+            self._parts = [part for part in self._parts if part is not ended]
+        return ended is not None
+
+    def now_bytes(self) -> int:
+        """What all take now, read at once; the looking thread."""
+        parts = ((member.counter.bytes(), member.more_bytes) for member in self._members.values())
+        return self._beyond_bytes + sum(_worth_bytes(counted, more) for counted, more in parts)
 
     def follow(self, engine: Mapping[int, Process], sharing: Iterable[int]) -> None:
         """Count those that came, no longer those that went; ``sharing``: those that are forks of each other."""
@@ -99,10 +104,7 @@ class EngineMemory:
         for pid in changed:
             self._members[pid].more_bytes, _ = self._more_bytes(pid, self._members[pid])
             self._exact_members = frozenset()
-        grown = any(
-            self._members[pid].counter.bytes() >= SMALL_BYTES for pid in self._small & self._members.keys()
-        )
-        if come or gone or changed or grown or time.monotonic() >= self._kernels_due_s:
+        if come or gone or changed or time.monotonic() >= self._kernels_due_s:
             self._kernels_due_s = time.monotonic() + KERNELS_PERIOD_S
             self._kernels_bytes = sum(read_kernels_bytes(pid) for pid in self._members)
             self._publish()
@@ -159,50 +161,87 @@ class EngineMemory:
     def _publish(self) -> None:
         """All at once, so that no sample has the pages of a fork twice."""
         beyond_bytes = self._shared_bytes + self._files_bytes + self._kernels_bytes
-        parts = []
-        self._small.clear()
-        for pid, member in self._members.items():
-            counted_bytes = member.counter.bytes()
-            if counted_bytes >= SMALL_BYTES:
-                parts.append((member.counter, member.more_bytes))
-            elif counted_bytes:
-                beyond_bytes += max(0, counted_bytes + member.more_bytes)
-                self._small.add(pid)
+        known = {part.counter: part for part in self._parts}
+        parts = [
+            _Part(member.counter, member.more_bytes, known.get(member.counter))
+            for member in self._members.values()
+        ]
         with self._changing:
-            self._sum = _Sum(tuple(parts), beyond_bytes if self._members else 0)
+            self._parts = parts
+            self._beyond_bytes = beyond_bytes if parts else 0
 
 
-class _Sum:
-    """What is added up in a sample: a :class:`~zenit_hub.maintain.measure.sampling.Reading`."""
+class _Part:
+    """One process in the sum, as the sampling thread saw it last."""
 
-    def __init__(self, parts: tuple[tuple[Counter, int], ...], beyond_bytes: int) -> None:
-        self.width = len(parts)
-        self._parts = parts
+    __slots__ = ("_more_bytes", "answer", "counter", "moves", "worth_bytes")
+
+    def __init__(self, counter: Counter, more_bytes: int, before: _Part | None) -> None:
+        self.counter = counter
+        self.moves: bool = before is None or before.moves
+        self.answer: bytes = b"0 0 0" if before is None else before.answer
+        self._more_bytes = more_bytes
+        self.worth_bytes = self._worth_bytes()
+
+    def hear(self, answer: bytes) -> None:
+        if answer != self.answer:
+            self.answer = answer
+            self.moves = True
+            self.worth_bytes = self._worth_bytes()
+
+    def _worth_bytes(self) -> int:
+        return _worth_bytes(counted_anonymous_bytes(self.answer), self._more_bytes)
+
+
+class Samples:
+    """Some samples in a row: a :class:`~zenit_hub.maintain.measure.sampling.Reading`.
+
+    After a sleep each process costs 8 µs, so in each sample those are read whose counter moved during the
+    samples before, and of the others one, in turn: a process that begins to move is seen within as many
+    samples as there are processes at rest, and read each time from the next row on.
+    """
+
+    def __init__(self, parts: Sequence[_Part], beyond_bytes: int) -> None:
         self._beyond_bytes = beyond_bytes
-        self._last: tuple[Sequence[bytes], tuple[int]] = ((), (beyond_bytes,))
-
-    def without(self, place: int) -> _Sum:
-        return _Sum(self._parts[:place] + self._parts[place + 1 :], self._beyond_bytes)
+        self._parts = parts
+        self._moving = [part for part in parts if part.moves]
+        self._resting = [part for part in parts if not part.moves]
+        self._heard = 0
+        self.width = len(self._moving) + bool(self._resting)
+        for part in parts:
+            part.moves = False
 
     def collect(self, answers: list[Any], samples: int, pause_s: float) -> None:
-        handles = [counter.handle for counter, _ in self._parts]
+        """The shortest loop: see ``sampling``."""
+        moving = [part.counter.handle for part in self._moving]
+        resting = [part.counter.handle for part in self._resting]
+        turn = cycle(zip(resting)) if resting else repeat(())
         add, read, pause, now_s = answers.append, os.pread, time.sleep, time.monotonic
         for _ in range(samples):
             pause(pause_s)
-            for handle in handles:
+            for handle in moving:
+                add(read(handle, STATM_BYTES, 0))
+            for handle in next(turn):
                 add(read(handle, STATM_BYTES, 0))
             add(now_s())
 
     def taken_bytes(self, answers: Sequence[bytes]) -> Sequence[int]:
-        """One device. Mostly nothing has changed since the sample before."""
-        known, result = self._last
-        if answers != known:
-            taken_bytes = self._beyond_bytes
-            for answer, (_, more_bytes) in zip(answers, self._parts, strict=True):
-                counted_bytes = counted_anonymous_bytes(answer)
-                # A process that has ended and was not waited for has no memory, whatever was known of it.
-                if counted_bytes:
-                    taken_bytes += max(0, counted_bytes + more_bytes)
-            result = (taken_bytes,)
-            self._last = (answers, result)
-        return result
+        """One device."""
+        for part, answer in zip(self._moving, answers, strict=False):
+            part.hear(answer)
+        if self._resting:
+            self._resting[self._heard % len(self._resting)].hear(answers[-1])
+        self._heard += 1
+        return (self._beyond_bytes + sum(part.worth_bytes for part in self._parts),)
+
+    def asked_after(self, answers: int) -> _Part | None:
+        """Whose answer was to come after so many."""
+        sample, place = divmod(answers, self.width + 1)
+        if place < len(self._moving):
+            return self._moving[place]
+        return self._resting[sample % len(self._resting)] if place < self.width else None
+
+
+def _worth_bytes(counted_bytes: int, more_bytes: int) -> int:
+    """A process that has ended and was not waited for has no memory, whatever was known of it."""
+    return max(0, counted_bytes + more_bytes) if counted_bytes else 0

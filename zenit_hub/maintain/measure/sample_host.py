@@ -8,15 +8,14 @@ goes when memory is wanted. The same is charged to a memory cgroup, so that is a
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from zenit_hub.device import look_at_host
 from zenit_hub.errors import MeasurementError
-from zenit_hub.maintain.measure.engine_memory import EngineMemory
+from zenit_hub.maintain.measure.engine_memory import EngineMemory, Samples
 from zenit_hub.maintain.measure.process_memory import Counter
 from zenit_hub.maintain.measure.processes import Tree
-from zenit_hub.maintain.measure.sampling import ENDING, BackgroundSampler, Others, Reading, Room
+from zenit_hub.maintain.measure.sampling import ENDING, Allowance, BackgroundSampler, Others, Reading, Room
 from zenit_hub.maintain.measure.trace import Moves
 
 LOADING = "loading"
@@ -37,29 +36,6 @@ OUTSIDE_PERIOD_S, OUTSIDE_SHARE = 0.8, 0.002
 
 MAX_KEPT_OPEN = 256
 """Processes of others whose counters stay open: a process may often have no more than 1024 open files."""
-
-
-class Allowance:
-    """When something dear may be done again: each ``period_s``, and at most at ``share`` of a core."""
-
-    def __init__(self, period_s: float, share: float) -> None:
-        self._period_s = period_s
-        self._share = share
-        self._done_s = -period_s
-        self._cost_s = 0.0
-
-    def is_due(self, share: float | None = None) -> bool:
-        """``share``: another one than usual, and then no period."""
-        waited_s = time.monotonic() - self._done_s
-        if share is not None:
-            return waited_s >= self._cost_s / share
-        return waited_s >= max(self._period_s, self._cost_s / self._share)
-
-    def spend(self, work: Callable[[], None]) -> None:
-        before_s = time.thread_time()
-        work()
-        self._cost_s = time.thread_time() - before_s
-        self._done_s = time.monotonic()
 
 
 class HostSampler(BackgroundSampler):
@@ -85,15 +61,15 @@ class HostSampler(BackgroundSampler):
         return (Room(machine.host.available_bytes, machine.host.total_bytes),)
 
     def _reading(self) -> Reading:
-        return self._engine.reading()
+        return self._engine.samples()
 
-    def _goes_on_without(self, reading: Reading, place: int) -> bool:
+    def _now_bytes(self) -> Sequence[int]:
+        return (self._engine.now_bytes(),)
+
+    def _goes_on_without(self, reading: Reading, answers: int) -> bool:
         """Processes of the engine end: compilers do."""
-        if place >= reading.width:
-            return False
-        self._engine.without(reading, place)
         self._tree.somebody_ended()
-        return True
+        return isinstance(reading, Samples) and self._engine.without(reading, answers)
 
     def _engine_is(self, root_pid: int) -> None:
         self._tree.root_is(root_pid)

@@ -51,7 +51,7 @@ class Room:
 
 
 class Reading(Protocol):
-    """How to sample, and what the answers mean. Does not change."""
+    """Some samples in a row."""
 
     width: int
     """How many answers a sample has."""
@@ -63,7 +63,7 @@ class Reading(Protocol):
         """
 
     def taken_bytes(self, answers: Sequence[Any]) -> Sequence[int]:
-        """What the answers of one sample mean, per device."""
+        """What the answers of the next sample mean, per device; asked in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,14 @@ class BackgroundSampler(ABC):
 
     @abstractmethod
     def _reading(self) -> Reading:
-        """How to sample from now on; asked for by the sampling thread, several times a second, and at marks."""
+        """How to take the next samples; asked for by the sampling thread, several times a second."""
 
-    def _goes_on_without(self, reading: Reading, place: int) -> bool:
-        """Whether it is no fault that the answer in that place failed to come: the next :meth:`_reading` lacks it."""
+    @abstractmethod
+    def _now_bytes(self) -> Sequence[int]:
+        """One sample, by the looking thread."""
+
+    def _goes_on_without(self, reading: Reading, answers: int) -> bool:
+        """Whether it is no fault that after so many answers one did not come: the next reading lacks it."""
         return False
 
     @abstractmethod
@@ -208,7 +212,7 @@ class BackgroundSampler(ABC):
         try:
             reading.collect(answers, SAMPLES_AT_ONCE, pause_s)
         except Exception as error:
-            if not self._goes_on_without(reading, len(answers) % (reading.width + 1)):
+            if not self._goes_on_without(reading, len(answers)):
                 missed = error
         for *sample, at_s in _complete(answers, reading.width + 1):
             self._curves.append(at_s - self._started_s, reading.taken_bytes(sample))
@@ -237,10 +241,7 @@ class BackgroundSampler(ABC):
 
     def _look_at_mark(self, name: str) -> None:
         self._look(name)
-        reading = self._reading()
-        answers: list[Any] = []
-        reading.collect(answers, 1, 0.0)
-        self._latest_bytes = max(reading.taken_bytes(answers[:-1]))
+        self._latest_bytes = max(self._now_bytes())
         self._marks.setdefault(name, (self._now_s(), self._latest_bytes))
 
     def _ask(self, wish: _Wish) -> None:
@@ -294,6 +295,29 @@ class BackgroundSampler(ABC):
                 f"{text} ({count} times)" if count > 1 else text for text, count in self._notes.items()
             ),
         )
+
+
+class Allowance:
+    """When something dear may be done again: each ``period_s``, and at most at ``share`` of a core."""
+
+    def __init__(self, period_s: float, share: float) -> None:
+        self._period_s = period_s
+        self._share = share
+        self._done_s = -period_s
+        self._cost_s = 0.0
+
+    def is_due(self, share: float | None = None) -> bool:
+        """``share``: another one than usual, and then no period."""
+        waited_s = time.monotonic() - self._done_s
+        if share is not None:
+            return waited_s >= self._cost_s / share
+        return waited_s >= max(self._period_s, self._cost_s / self._share)
+
+    def spend(self, work: Callable[[], None]) -> None:
+        before_s = time.thread_time()
+        work()
+        self._cost_s = time.thread_time() - before_s
+        self._done_s = time.monotonic()
 
 
 class _Wish:

@@ -84,6 +84,7 @@ class Moves(Generic[Key]):
 
     def __init__(self, pid_of: Callable[[Key], int]) -> None:
         self._pid_of = pid_of
+        self._there: frozenset[Key] = frozenset()
         self._first: dict[Key, int] = {}
         self._largest: dict[Key, int] = {}
         self._names: dict[Key, str] = {}
@@ -91,6 +92,7 @@ class Moves(Generic[Key]):
     def begin(self, figures: Mapping[Key, int]) -> None:
         """Who is there before the start, and with how many bytes."""
         self._first = dict(figures)
+        self._there = frozenset(figures)
 
     def look(self, figures: Mapping[Key, int]) -> None:
         """All that are there now. Who is new came from nothing; who is gone went to nothing."""
@@ -103,8 +105,8 @@ class Moves(Generic[Key]):
                     self._names[key] = name_of(self._pid_of(key))
 
     def were_there(self) -> frozenset[Key]:
-        """Who held something before the start: not the engine's, whatever it is."""
-        return frozenset(key for key, size_bytes in self._first.items() if size_bytes)
+        """Who was there before the start: not the engine's, whatever it is."""
+        return self._there
 
     def furthest(self, counts: Callable[[Key], bool] = lambda key: True) -> tuple[str | None, int]:
         """Who of those that count moved furthest, in words, and by how many bytes."""

@@ -19,7 +19,9 @@ With the Hub:
 ``outcomes``  what a call and a publication can come to, as closed sets
 ``snapshot``  what is read of a repo, all at one commit
 ``retry``     how often, how long, and what is said meanwhile
+``goals``     where it is written to: a branch, a new pull request, or the one of ours that is open
 ``pulls``     our own pull request, found again
+``conflicts`` whether somebody else wrote what we write meanwhile
 ``advice``    what a person can do about a failure
 ``publish``   the steps, in order
 """

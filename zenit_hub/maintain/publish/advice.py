@@ -78,6 +78,11 @@ def _not_allowed(repo: str, asked: Asked) -> tuple[str, str]:
             f"this token may not open pull requests in {repo} (403)",
             "Use a token with write access: `hf auth login`, HF_TOKEN or --token.",
         )
+    if asked.branch.startswith("refs/pr/"):
+        return (
+            f"this token may not write to {asked.branch} of {repo} (403)",
+            "Only its author may, and who may write to the repo. For one of your own: --create-pr, without --revision.",
+        )
     return (
         f"this token may not write to {repo} (403)",
         f"Propose it as a pull request instead: {asked.command} --create-pr",

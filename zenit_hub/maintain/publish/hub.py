@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATHS_IN_A_REQUEST = 200
+SLOW_LINE_BYTES_PER_S = 64 * 2**10
 MAX_PULLS = 200
 """Open pull requests of one author that are looked through."""
 
@@ -35,7 +36,7 @@ README_NAME = "README.md"
 @dataclass(frozen=True, slots=True)
 class Timeouts:
     """Seconds. ``read_s``, ``send_s``: one request of a call that reads, or that sends; ``total_s``: all
-    requests of one call."""
+    requests of one call, without what uploading takes."""
 
     read_s: float = 10.0
     send_s: float = 60.0
@@ -234,7 +235,9 @@ class Hub:
             )
             return Sent(made.oid, made.pr_num, remarks)
 
-        return self._ask(send, self._timeouts.send_s)
+        # A slow line gets the time that it needs; a request that stalls ends sooner, by its own timeout.
+        upload_s = sum(map(len, files.values())) / SLOW_LINE_BYTES_PER_S
+        return self._ask(send, self._timeouts.send_s, self._timeouts.total_s + upload_s)
 
     def open_pulls(self, author: str) -> list[int]:
         """The numbers of the author's open pull requests, newest first."""
@@ -268,11 +271,11 @@ class Hub:
         return Path(found).read_bytes() if isinstance(found, str) else None
 
     def _reading(self, work: Callable[[], T]) -> T:
-        return self._ask(work, self._timeouts.read_s)
+        return self._ask(work, self._timeouts.read_s, self._timeouts.total_s)
 
-    def _ask(self, work: Callable[[], T], request_s: float) -> T:
+    def _ask(self, work: Callable[[], T], request_s: float, total_s: float) -> T:
         try:
-            return watched(work, request_s=request_s, total_s=self._timeouts.total_s)
+            return watched(work, request_s=request_s, total_s=total_s)
         except HubFailure as failure:
             said = printable(self._without_token(failure.said))
             raise HubFailure(

@@ -14,7 +14,7 @@ class Trouble(Enum):
 
     STALE_PARENT = "the branch moved meanwhile (412)"
     BUSY = "another change is being written (409)"
-    RATE_LIMITED = "it answers too many requests already (429)"
+    RATE_LIMITED = "it has been asked too often (429)"
     UNKNOWN = "there was no answer that says what happened"
     UNAUTHORIZED = "it does not know who asks (401)"
     FORBIDDEN = "the token may not do this (403)"
@@ -53,7 +53,7 @@ class HubFailure(Exception):
         why = self.trouble.value
         if self.status is not None and str(self.status) not in why:
             why += f" ({self.status})"
-        return f"{why}: {self.said}" if self.said else why
+        return f"{why}: {self.said.rstrip('.')}" if self.said else why
 
 
 class PublishingFailed(PublicationError):
