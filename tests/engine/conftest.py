@@ -1,4 +1,4 @@
-"""Everything in this folder needs vLLM itself; the rest of the tests runs without it."""
+"""Everything in this folder needs vLLM itself, or takes as long; the rest of the tests runs without it."""
 
 from __future__ import annotations
 

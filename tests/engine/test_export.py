@@ -49,9 +49,7 @@ SECTION: dict[str, Any] = {
         },
     },
 }
-SPEC = CheckpointSpec(
-    section=SECTION, max_position_embeddings=8192, architectures_before=(ARCHITECTURE_ID,)
-)
+SPEC = CheckpointSpec(section=SECTION, max_position_embeddings=8192, architectures_before=(ARCHITECTURE_ID,))
 
 
 def launch(words: list[str], variables: dict[str, str]) -> Launch:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 COLOURS: dict[Status, Colour] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
-_EPILOG = """what is looked at: Python, vLLM and whether it will load this plug-in, the driver, every card and who holds its
-memory, the variables that decide which cards are seen, the host's memory, the Hub and its token, the variables of
+_EPILOG = """what is looked at: Python, vLLM and whether it will load this plug-in, the driver, every card and who holds
+its memory, the variables that decide which cards are seen, the host's memory, the Hub and its token, the variables of
 this project; with MODEL its section and what would be chosen for it here. Nothing is started, and vLLM is not
 imported.
 

@@ -24,7 +24,8 @@ NEEDS_A_LOOK = "unknown_device_count"
 
 _EPILOG = f"""--fit chooses as `vllm serve` would here, or on the machine in FILE, and lowers gpu_memory_utilization
 where it must. --profile NAME looks at no memory: the profile's own values, unless --machine says where they go. What
-would follow `vllm serve MODEL` stands after -- and goes into the export, with what a --config file holds. Secrets do not.
+would follow `vllm serve MODEL` stands after -- and goes into the export, with what a --config file holds. Secrets do
+not.
 
 vllm-yaml: for `vllm serve --config FILE`. It cannot set variables: the profile's stand in it as comments.
 

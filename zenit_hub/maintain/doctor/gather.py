@@ -6,7 +6,9 @@ import importlib
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from zenit_hub.deadline import begun, within
 from zenit_hub.device import look_at_cards, look_at_host
@@ -15,15 +17,18 @@ from zenit_hub.files import read_limited
 from zenit_hub.host import read_cgroup, read_system
 from zenit_hub.installed import vllm_version
 from zenit_hub.limits import MAX_CONFIG_BYTES
-from zenit_hub.machine import Platform
+from zenit_hub.machine import Machine, Platform
 from zenit_hub.maintain.doctor.facts import Cgroup, Facts, Installed, Memory, Model, ModelRead, ModelUnread
 from zenit_hub.maintain.doctor.holders import ask_nvml
-from zenit_hub.maintain.doctor.hub import ask_hub
+from zenit_hub.maintain.doctor.hub import ask_hub, unreached
 from zenit_hub.maintain.meaning import Asked
 from zenit_hub.maintain.validate import validate
+from zenit_hub.nvml_words import in_words
 from zenit_hub.read import Found, config_bytes, find_config, hub_repo, local_config
 from zenit_hub.stage import this_machine
 from zenit_hub.text import printable
+
+T = TypeVar("T")
 
 GATHER_S = 9.0
 """For everything together; the rest of ten seconds is for Python's start."""
@@ -45,17 +50,22 @@ def gather(model: str | None = None, revision: str | None = None) -> Facts:
     installed = look_at_installation()
     read: Model | None = None
     if model is not None and reading is not None:
-        try:
-            read = reading(_left_s(until_s))
-        except TimeoutError:
-            read = ModelUnread(
-                model, ModelNotFound("the model could not be read in time", got=printable(model))
-            )
-    return Facts(installed, around, memory(_left_s(until_s)), hub(_left_s(until_s)), read)
+        late: Model = ModelUnread(model, ModelNotFound("it could not be read in time", got=printable(model)))
+        read = _in_time(reading, until_s, late)
+    return Facts(
+        installed,
+        around,
+        memory=_in_time(memory, until_s, Memory(Machine("nvml", driver_error=in_words("Timeout")))),
+        hub=_in_time(hub, until_s, unreached("no answer in time")),
+        model=read,
+    )
 
 
-def _left_s(until_s: float) -> float:
-    return max(0.1, until_s - time.monotonic())
+def _in_time(wait: Callable[[float], T], until_s: float, late: T) -> T:
+    try:
+        return wait(max(0.1, until_s - time.monotonic()))
+    except TimeoutError:
+        return late
 
 
 def look_at_installation() -> Installed:

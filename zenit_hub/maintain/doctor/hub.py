@@ -43,16 +43,26 @@ def ask_hub() -> Hub:
     """Never raises, and never shows the token: what the client says of an error may quote it."""
     from huggingface_hub import constants
 
-    endpoint = printable(redacted_text(str(constants.ENDPOINT)))
     if constants.HF_HUB_OFFLINE:
         return Hub(Offline(), Token("unchecked", why="HF_HUB_OFFLINE is set"))
     try:
-        return within(DEADLINE_S, lambda: _ask(endpoint))
+        return within(DEADLINE_S, _ask)
     except Exception as error:
-        return Hub(Unreached(endpoint, _in_words(error)), Token("unchecked", why="the Hub was not reached"))
+        return unreached(_in_words(error))
 
 
-def _ask(endpoint: str) -> Hub:
+def unreached(why: str) -> Hub:
+    """Nothing usable came."""
+    return Hub(Unreached(_endpoint(), why), Token("unchecked", why="the Hub was not reached"))
+
+
+def _endpoint() -> str:
+    from huggingface_hub import constants
+
+    return printable(redacted_text(str(constants.ENDPOINT)))
+
+
+def _ask() -> Hub:
     from huggingface_hub import constants, get_session, get_token
 
     token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
@@ -62,16 +72,13 @@ def _ask(endpoint: str) -> Hub:
     answer = get_session().get(f"{constants.ENDPOINT}/api/whoami-v2", headers=headers, timeout=REQUEST_S)
     status, body = int(answer.status_code), _json(answer)
     if status >= 500:
-        return Hub(
-            Unreached(endpoint, f"it answers {status}"), Token("unchecked", why="the Hub is in trouble")
-        )
+        return unreached(f"it answers {status}")
     if not isinstance(body, dict):
-        why = f"what answers ({status}) is no Hub; a proxy's page?"
-        return Hub(Unreached(endpoint, why), Token("unchecked", why="the Hub was not reached"))
+        return unreached(f"what answers there is no Hub ({status}, and no JSON): a proxy's page?")
     if token is None:
-        return Hub(Reached(endpoint), Token("none"))
+        return Hub(Reached(_endpoint()), Token("none"))
     source = env.HUB_TOKEN if os.environ.get(env.HUB_TOKEN) else "`hf auth login`"
-    return Hub(Reached(endpoint), _token(status, body, source) if sent else Token("malformed", source))
+    return Hub(Reached(_endpoint()), _token(status, body, source) if sent else Token("malformed", source))
 
 
 def _token(status: int, body: dict[str, Any], source: str) -> Token:

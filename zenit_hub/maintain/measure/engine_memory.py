@@ -194,7 +194,7 @@ class _Part:
 
 
 class Samples:
-    """Some samples in a row: a :class:`~zenit_hub.maintain.measure.sampling.Reading`.
+    """Some samples in a row: a :class:`~zenit_hub.maintain.measure.readings.Reading`.
 
     After a sleep each process costs 8 µs, so in each sample those are read whose counter moved during the
     samples before, and of the others one, in turn: a process that begins to move is seen within as many

@@ -15,7 +15,8 @@ from zenit_hub.errors import MeasurementError
 from zenit_hub.maintain.measure.engine_memory import EngineMemory, Samples
 from zenit_hub.maintain.measure.process_memory import Counter
 from zenit_hub.maintain.measure.processes import Tree
-from zenit_hub.maintain.measure.sampling import ENDING, Allowance, BackgroundSampler, Others, Reading, Room
+from zenit_hub.maintain.measure.readings import Allowance, Others, Reading, Room
+from zenit_hub.maintain.measure.sampling import ENDING, BackgroundSampler
 from zenit_hub.maintain.measure.trace import Moves
 
 LOADING = "loading"

@@ -17,7 +17,8 @@ from typing import Any
 from zenit_hub.device import memory_of, nvml_module
 from zenit_hub.errors import MeasurementError
 from zenit_hub.maintain.measure.processes import Tree
-from zenit_hub.maintain.measure.sampling import Allowance, BackgroundSampler, Others, Reading, Room
+from zenit_hub.maintain.measure.readings import Allowance, Others, Reading, Room
+from zenit_hub.maintain.measure.sampling import BackgroundSampler
 from zenit_hub.maintain.measure.trace import Moves
 from zenit_hub.nvml_words import in_words
 from zenit_hub.text import gib, printable
@@ -158,7 +159,7 @@ class NvmlSampler(BackgroundSampler):
 
 
 class _Cards:
-    """The devices' free memory: a :class:`~zenit_hub.maintain.measure.sampling.Reading`."""
+    """The devices' free memory: a :class:`~zenit_hub.maintain.measure.readings.Reading`."""
 
     def __init__(self, nvml: Any, handles: Sequence[Any], free_bytes: Sequence[int]) -> None:
         self.handles = handles

@@ -13,11 +13,11 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from zenit_hub.deadline import within
 from zenit_hub.errors import MeasurementError
+from zenit_hub.maintain.measure.readings import Others, Reading, Room
 from zenit_hub.maintain.measure.samplers import PERIOD_S, Trace
 from zenit_hub.maintain.measure.trace import Curves
 from zenit_hub.text import printable
@@ -42,39 +42,6 @@ ENDING = "ending"
 MAX_NOTES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """A device before the start, in bytes."""
-
-    free_bytes: int
-    total_bytes: int
-
-
-class Reading(Protocol):
-    """Some samples in a row."""
-
-    width: int
-    """How many answers a sample has."""
-
-    def collect(self, answers: list[Any], samples: int, pause_s: float) -> None:
-        """So many samples, a pause before each: its answers, then ``time.monotonic()``.
-
-        May raise in the middle; the samples that are complete by then count.
-        """
-
-    def taken_bytes(self, answers: Sequence[Any]) -> Sequence[int]:
-        """What the answers of the next sample mean, per device; asked in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class Others:
-    """What the trace says of the processes: the fields of :class:`Trace`."""
-
-    own_peak_bytes: int | None
-    foreign_bytes: int | None
-    foreign_process: str | None
-
-
 class BackgroundSampler(ABC):
     """A :class:`~zenit_hub.maintain.measure.samplers.Sampler`; the abstract methods say what is sampled."""
 
@@ -82,8 +49,8 @@ class BackgroundSampler(ABC):
         self._started_s = 0.0
         self._rooms: Sequence[Room] = ()
         self._curves = Curves(0)
-        self._latest_bytes = 0
-        self._marks: dict[str, tuple[float, int]] = {}
+        self._latest: Sequence[int] = (0,)
+        self._marks: dict[str, tuple[float, Sequence[int]]] = {}
         self._notes: dict[str, int] = {}
         self._failure: Exception | None = None
         self._stopping = threading.Event()
@@ -149,14 +116,14 @@ class BackgroundSampler(ABC):
         self._ask(wish)
         if not wish.done.wait(PATIENCE_S):
             self._note(f"no exact figures at the mark {name} within {PATIENCE_S:g} s")
-            self._marks.setdefault(name, (self._now_s(), self._latest_bytes))
+        self._marks.setdefault(name, (self._now_s(), self._latest))
 
     def taken_now_bytes(self) -> int:
-        return self._latest_bytes
+        return max(self._latest)
 
     def at_mark_bytes(self, name: str) -> int | None:
         mark = self._marks.get(name)
-        return None if mark is None else mark[1]
+        return None if mark is None else max(mark[1])
 
     def stop(self) -> Trace:
         if self._trace is None:
@@ -186,6 +153,9 @@ class BackgroundSampler(ABC):
             self._asked.set()
         finally:
             self._costs_s[name] = time.thread_time()
+            for wish in self._wishes if self._stopping.is_set() else ():
+                # Nobody is there any more who could fulfil it.
+                wish.done.set()
 
     def _keep_sampling(self) -> None:
         pause_s, sampled_s = PERIOD_S, self._now_s()
@@ -217,7 +187,7 @@ class BackgroundSampler(ABC):
         for *sample, at_s in _complete(answers, reading.width + 1):
             self._curves.append(at_s - self._started_s, reading.taken_bytes(sample))
         if len(self._curves):
-            self._latest_bytes = max(curve[-1] for curve in self._curves.taken_bytes)
+            self._latest = tuple(curve[-1] for curve in self._curves.taken_bytes)
         return missed
 
     def _keep_looking(self) -> None:
@@ -241,8 +211,8 @@ class BackgroundSampler(ABC):
 
     def _look_at_mark(self, name: str) -> None:
         self._look(name)
-        self._latest_bytes = max(self._now_bytes())
-        self._marks.setdefault(name, (self._now_s(), self._latest_bytes))
+        self._latest = tuple(self._now_bytes())
+        self._marks.setdefault(name, (self._now_s(), self._latest))
 
     def _ask(self, wish: _Wish) -> None:
         self._wishes.append(wish)
@@ -266,8 +236,12 @@ class BackgroundSampler(ABC):
 
     def _worst(self) -> tuple[int, int]:
         """The device with the largest drop, and that drop; what comes after the last token is not in it."""
-        ending = self._marks.get(ENDING)
-        peaks_bytes = self._curves.peaks_bytes(None if ending is None else ending[0])
+        end_s = self._marks[ENDING][0] if ENDING in self._marks else None
+        peaks_bytes = self._curves.peaks_bytes(end_s)
+        for at_s, taken in self._marks.values():
+            # Exact, where samples between the marks are corrected by what was known before them.
+            if end_s is None or at_s <= end_s:
+                peaks_bytes = tuple(map(max, peaks_bytes, taken))
         worst = max(range(len(peaks_bytes)), key=peaks_bytes.__getitem__)
         return worst, peaks_bytes[worst]
 
@@ -295,29 +269,6 @@ class BackgroundSampler(ABC):
                 f"{text} ({count} times)" if count > 1 else text for text, count in self._notes.items()
             ),
         )
-
-
-class Allowance:
-    """When something dear may be done again: each ``period_s``, and at most at ``share`` of a core."""
-
-    def __init__(self, period_s: float, share: float) -> None:
-        self._period_s = period_s
-        self._share = share
-        self._done_s = -period_s
-        self._cost_s = 0.0
-
-    def is_due(self, share: float | None = None) -> bool:
-        """``share``: another one than usual, and then no period."""
-        waited_s = time.monotonic() - self._done_s
-        if share is not None:
-            return waited_s >= self._cost_s / share
-        return waited_s >= max(self._period_s, self._cost_s / self._share)
-
-    def spend(self, work: Callable[[], None]) -> None:
-        before_s = time.thread_time()
-        work()
-        self._cost_s = time.thread_time() - before_s
-        self._done_s = time.monotonic()
 
 
 class _Wish:
