@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 NO_CARD := not gpu
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test test-fast lint versions clean
+.PHONY: help env demo test test-fast lint reference versions clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ lint: env ## ruff and mypy
 	@"$(BIN)/ruff" check .
 	@"$(BIN)/ruff" format --check .
 	@"$(BIN)/mypy"
+
+reference: env ## write the pages in .docs/reference anew, from the program itself
+	@"$(BIN)/python" -m tools.reference
 
 versions: env ## hold the compat table against the wheels of six vLLM versions (a gigabyte of downloads, once)
 	@"$(BIN)/python" tools/engine_versions.py

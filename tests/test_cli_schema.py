@@ -54,3 +54,18 @@ def test_another_form_is_a_usage_error() -> None:
     with pytest.raises(SystemExit) as ended:
         main(["schema", "nope"])
     assert ended.value.code == 2
+
+
+def test_in_a_section_the_usual_key_is_refused_with_the_other_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its keys are closed; at the top of a config it is none of ours."""
+    file = tmp_path / "config.json"
+    file.write_text(
+        json.dumps({"$schema": "x", "serving_profiles": {"profiles": {"p": {"max_model_len": 1}}}})
+    )
+    assert main(["validate", str(file)]) == 0
+
+    file.write_text('{"$schema": "x", "profiles": {"p": {"max_model_len": 1}}}')
+    assert main(["validate", str(file)]) == 1
+    assert "`$schema` is not a known key" in capsys.readouterr().out

@@ -11,19 +11,12 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
+from tests.doctor_facts import ANSWERS, facts, found
 from tests.rigs.hub import LoopbackHub
-from zenit_hub.maintain.doctor.facts import (
-    Hub,
-    Offline,
-    Reached,
-    Token,
-    Unreached,
-)
+from zenit_hub.maintain.doctor.facts import Hub, Offline, Reached, Token, Unreached
 from zenit_hub.maintain.doctor.hub import ask_hub
 
 pytest_plugins = ("tests.rigs.hub.fixtures",)
-
-from tests.doctor_facts import ANSWERS, facts, found
 
 
 @pytest.fixture

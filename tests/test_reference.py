@@ -72,7 +72,9 @@ def is_variable(value: object) -> bool:
 
 def codes(file: Path) -> set[str]:
     """The codes that stand in calls of ``Caution``, also in either branch of a choice."""
-    calls = (node for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Call))
+    text = file.read_text("utf-8")
+    tree = ast.parse(text if "Caution(" in text else "")
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     first = (call.args[0] for call in calls if ast.unparse(call.func) == "Caution" and call.args)
     return {
         each.value

@@ -70,7 +70,9 @@ def main() -> int:
         zenit_hub(
             environment, "measure", REPO, "--profile", MEASURED, "--boots", "1", "--output", str(results)
         )
-        say(f"5. zenit-hub publish: the figure, its receipt and the model card's table, as one commit to {REPO}")
+        say(
+            f"5. zenit-hub publish: the figure, its receipt and the model card's table, as one commit to {REPO}"
+        )
         publish(environment, results / f"{MEASURED}.json")
         say(f"6. vllm serve {REPO}   (half a minute)")
         serve(environment, folder / "engine.log")

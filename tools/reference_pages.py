@@ -44,7 +44,7 @@ def cli() -> str:
         ),
     ]
     for command in commands:
-        operands = " ".join(each.value for each in command.operands)
+        operands = " ".join(map(_operand, command.operands))
         rest = " [-- VLLM SERVE ARGUMENTS]" if command.takes_rest else ""
         lines += [
             "",
@@ -59,6 +59,11 @@ def cli() -> str:
             *_block(command.epilog),
         ]
     return "\n".join(lines)
+
+
+def _operand(argument: words.Argument) -> str:
+    name = f"{argument.value}…" if argument.many else argument.value
+    return name if argument.required else f"[{name}]"
 
 
 def _told(command: words.Command) -> Iterator[words.Argument]:

@@ -37,7 +37,9 @@ differently is refused. The arguments, the model first, are in {env.SERVE_ARGUME
   {START_WITH_ENV}
 and write $$ for $ in a Compose file or a unit. A shell cannot read the file with `.` (it would take the quotes out
 of JSON): take the form command there, or
-  while IFS= read -r line; do case $line in [A-Z]*) export "$line";; esac; done < FILE
+  while IFS= read -r line; do
+    case $line in [A-Z]*) export "$line";; esac
+  done < FILE
 
 exit status: 0 written; 1 an error; 2 usage; 3 a strict launch would refuse ({env.STRICT}=1), it is written all
 the same
@@ -45,7 +47,7 @@ the same
 examples:
   zenit-hub export org/model --fit > serve.sh
   zenit-hub export org/model --profile long --format vllm-yaml > serve.yaml
-  zenit-hub export ./model --fit --machine card.json --format env -- --port 8001 > serve.env"""
+  zenit-hub export ./model --fit --format env -- --port 8001 > serve.env"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -18,8 +18,8 @@ from zenit_hub.text import printable
 
 if TYPE_CHECKING:
     from zenit_hub.maintain.init import Proposal
-    from zenit_hub.maintain.publish.outcomes import Publication
     from zenit_hub.maintain.publish.goals import Proposal as Question
+    from zenit_hub.maintain.publish.outcomes import Publication
 
 MAIN = "main"
 

@@ -70,9 +70,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action=argparse.BooleanOptionalAction,
-        default=True,
         help="try the figure with no more than that free (default: yes)",
     )
+    parser.set_defaults(
+        verify=True
+    )  # as the argument's own default, Python 3.10 alone would say it in the help
     parser.add_argument(
         "--timeout",
         type=float,

@@ -115,7 +115,9 @@ class Lines:
 
     def profile_begins(self, profile: str, boots: int) -> None:
         self._number += 1
-        self._line(f"{printable(profile)} ({self._number} of {self._count}): {boots} boot{'s' if boots != 1 else ''}")
+        self._line(
+            f"{printable(profile)} ({self._number} of {self._count}): {boots} boot{'s' if boots != 1 else ''}"
+        )
 
     def boot_begins(self, kind: BootKind, attempt: int, sampler: Sampler) -> None:
         again = f", try {attempt}" if attempt > 1 else ""

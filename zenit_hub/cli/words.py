@@ -26,6 +26,7 @@ class Argument:
     choices: tuple[str, ...] = ()
     files: bool = False
     required: bool = False
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +74,5 @@ def _arguments(parser: argparse.ArgumentParser) -> Iterator[Argument]:
             tuple(str(choice) for choice in action.choices or ()),
             takes_value and (action.type is Path or metavar.startswith(_FILES)),
             action.required,
+            action.nargs in ("+", "*"),
         )

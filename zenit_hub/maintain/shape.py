@@ -128,6 +128,8 @@ def _unknown_keys(got: Mapping[str, Any], known: Sequence[str], where: Place) ->
 
 def _instead(key: str, known: Sequence[str]) -> str:
     """What to do about an unknown key."""
+    if key == "$schema":
+        return "take it out; an editor is told by its own settings, see `zenit-hub schema --help`"
     homes = {**schema()["$defs"], "section": schema()}
     for home, words in _HOMES.items():
         if key in homes[home]["properties"]:

@@ -69,11 +69,13 @@ class EngineMemory:
         self._changing = threading.Lock()
         self._parts: list[_Part] = []
         self._beyond_bytes = 0
+        self._samples = Samples((), 0)
 
     def samples(self) -> Samples:
         """The next samples; the sampling thread."""
         with self._changing:
-            return Samples(self._parts, self._beyond_bytes)
+            self._samples = Samples(self._parts, self._beyond_bytes)
+            return self._samples
 
     def without(self, samples: Samples, answers: int) -> bool:
         """Whether a process ended after so many answers; it is left out from now on. The sampling thread."""
@@ -87,7 +89,7 @@ class EngineMemory:
         parts = ((member.counter.bytes(), member.more_bytes) for member in self._members.values())
         return self._beyond_bytes + sum(_worth_bytes(counted, more) for counted, more in parts)
 
-    def follow(self, engine: Mapping[int, Process], sharing: Iterable[int]) -> None:
+    def follow(self, engine: Mapping[int, Process], sharing: Iterable[int], *, at_mark: bool) -> None:
         """Count those that came, no longer those that went; ``sharing``: those that are forks of each other."""
         come = [
             (pid, counter) for pid in engine.keys() - self._members.keys() if (counter := Counter.of(pid))
@@ -104,7 +106,7 @@ class EngineMemory:
         for pid in changed:
             self._members[pid].more_bytes, _ = self._more_bytes(pid, self._members[pid])
             self._exact_members = frozenset()
-        if come or gone or changed or time.monotonic() >= self._kernels_due_s:
+        if come or gone or changed or at_mark or time.monotonic() >= self._kernels_due_s:
             self._kernels_due_s = time.monotonic() + KERNELS_PERIOD_S
             self._kernels_bytes = sum(read_kernels_bytes(pid) for pid in self._members)
             self._publish()
@@ -169,6 +171,7 @@ class EngineMemory:
         with self._changing:
             self._parts = parts
             self._beyond_bytes = beyond_bytes if parts else 0
+            self._samples.over = True
 
 
 class _Part:
@@ -207,6 +210,8 @@ class Samples:
         self._moving = [part for part in parts if part.moves]
         self._resting = [part for part in parts if not part.moves]
         self._heard = 0
+        self.over = False
+        """Something else is to be sampled now; set by any thread."""
         self.width = len(self._moving) + bool(self._resting)
         for part in parts:
             part.moves = False
@@ -218,6 +223,8 @@ class Samples:
         turn = cycle(zip(resting)) if resting else repeat(())
         add, read, pause, now_s = answers.append, os.pread, time.sleep, time.monotonic
         for _ in range(samples):
+            if self.over:
+                return
             pause(pause_s)
             for handle in moving:
                 add(read(handle, STATM_BYTES, 0))

@@ -101,11 +101,12 @@ class Tree:
         self.others.clear()
         self._newest = b""
 
-    def scan(self) -> None:
-        """Look at who has come and gone."""
+    def scan(self, *, whole: bool = False) -> None:
+        """Look at who has come and gone; ``whole``: also at who has only gone."""
         newest = _newest_number()
         now_s = time.monotonic()
-        if newest and newest == self._newest and not self._waiting and now_s < self._due_s:
+        nothing_new = newest != b"" and newest == self._newest and not self._waiting
+        if nothing_new and now_s < self._due_s and not whole:
             return
         self._newest, self._due_s = newest, now_s + QUIET_PERIOD_S
         seen = {int(name) for name in os.listdir("/proc") if name.isdecimal()}
@@ -121,7 +122,7 @@ class Tree:
         self._tell_apart(fresh)
 
     def somebody_ended(self) -> None:
-        """The next :meth:`scan` is a whole one. Any thread may say so."""
+        """The next :meth:`scan` is a whole one. Said by any thread."""
         self._newest = b""
 
     def sharing(self) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ class Reading(Protocol):
     """How many answers a sample has."""
 
     def collect(self, answers: list[Any], samples: int, pause_s: float) -> None:
-        """So many samples, a pause before each: its answers, then ``time.monotonic()``.
+        """At most so many samples, a pause before each: its answers, then ``time.monotonic()``.
 
         May raise in the middle; the samples that are complete by then count.
         """

@@ -77,8 +77,8 @@ class HostSampler(BackgroundSampler):
         self._look(None)
 
     def _look(self, mark: str | None) -> None:
-        self._tree.scan()
-        self._engine.follow(self._tree.engine, self._tree.sharing())
+        self._tree.scan(whole=mark is not None)
+        self._engine.follow(self._tree.engine, self._tree.sharing(), at_mark=mark is not None)
         # At the mark that ends the loading the weight files may still be mapped.
         loading = LOADING in (self._phase, mark)
         self._phase = mark or self._phase
@@ -114,7 +114,7 @@ class HostSampler(BackgroundSampler):
         return figures
 
     def _finish(self, worst: int, drop_bytes: int) -> Others:
-        self._tree.scan()
+        self._tree.scan(whole=True)
         self._moves.look(self._look_outside())
         process, moved_bytes = self._moves.furthest(lambda pid: pid not in self._tree.ever_ours)
         # Only the engine's own memory is counted.

@@ -26,8 +26,8 @@ from zenit_hub.text import gib, printable
 PROCESSES_PERIOD_S, PROCESSES_SHARE = 0.5, 0.001
 """The lists of processes: twice a second, less often where that takes more than a thousandth of a core."""
 
-SETTLE_S = 3.0
-"""How long a driver may take to give back what the engine's last process had."""
+SETTLE_S, REST_S = 3.0, 0.5
+"""How long a driver may take to give back what the engine's last process had, and how long it may pause in it."""
 
 SETTLED_BYTES = 2**20
 
@@ -130,13 +130,18 @@ class NvmlSampler(BackgroundSampler):
 
     def _left(self) -> tuple[int | str, int]:
         """The device that is furthest from where it was, and by how much less is free; the driver may take a while."""
-        give_up_s = time.monotonic() + SETTLE_S
+        began_s = moved_s = time.monotonic()
+        before_bytes = None
         while True:
             left = self._cards.fallen_bytes()
             furthest = max(range(len(left)), key=lambda place: abs(left[place]))
-            if abs(left[furthest]) <= SETTLED_BYTES or time.monotonic() > give_up_s:
+            now_s = time.monotonic()
+            if before_bytes is None or abs(left[furthest] - before_bytes) > SETTLED_BYTES:
+                before_bytes, moved_s = left[furthest], now_s
+            at_rest = now_s - moved_s > REST_S or now_s - began_s > SETTLE_S
+            if abs(left[furthest]) <= SETTLED_BYTES or at_rest:
                 return self._devices[furthest], left[furthest]
-            time.sleep(0.1)
+            time.sleep(0.05)
 
     def _let_go(self) -> None:
         if self._nvml is not None:

@@ -153,9 +153,10 @@ class BackgroundSampler(ABC):
             self._asked.set()
         finally:
             self._costs_s[name] = time.thread_time()
-            for wish in self._wishes if self._stopping.is_set() else ():
-                # Nobody is there any more who could fulfil it.
-                wish.done.set()
+            if name == "looks":
+                self._stopping.set()
+                for wish in self._wishes:
+                    wish.done.set()
 
     def _keep_sampling(self) -> None:
         pause_s, sampled_s = PERIOD_S, self._now_s()
@@ -170,8 +171,9 @@ class BackgroundSampler(ABC):
                 self._note(f"a sample was missed: {_words(missed)}")
                 continue
             # What a sample takes beside its pause, waking up late among it, comes off the pause.
-            samples = max(1, len(self._curves) - before)
-            beside_s = (time.monotonic() - began_s) / samples - pause_s
+            if len(self._curves) - before < SAMPLES_AT_ONCE:
+                continue
+            beside_s = (time.monotonic() - began_s) / SAMPLES_AT_ONCE - pause_s
             pause_s = min(PERIOD_S, max(PERIOD_S / 4, PERIOD_S - beside_s))
 
     def _sample(self, pause_s: float) -> Exception | None:
@@ -215,6 +217,10 @@ class BackgroundSampler(ABC):
         self._marks.setdefault(name, (self._now_s(), self._latest))
 
     def _ask(self, wish: _Wish) -> None:
+        if self._stopping.is_set():
+            # Nobody is there any more who could fulfil it.
+            wish.done.set()
+            return
         self._wishes.append(wish)
         self._asked.set()
 
