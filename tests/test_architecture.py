@@ -50,6 +50,7 @@ PURE = {
     "decision",
     "doubts",
     "env",
+    "export",
     "machine",
     "plan",
     "say",
@@ -292,7 +293,15 @@ def test_importing_the_package_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["plan", "--help"], ["validate", "--help"], ["init", "--help"]]
+    "words",
+    [
+        ["--help"],
+        ["--version"],
+        ["plan", "--help"],
+        ["doctor", "--help"],
+        ["validate", "--help"],
+        ["init", "--help"],
+    ],
 )
 def test_help_costs_nothing(words: list[str]) -> None:
     """It is typed to look something up."""

@@ -136,6 +136,7 @@ def test_a_whole_machine_has_nothing_to_mend(bench: Bench) -> None:
     assert checks["token"]["message"] == "of ann, from HF_TOKEN"
     assert checks["choice"]["message"].startswith("profile l1m, 1048576 tokens: the widest window that fits")
     assert all(check["next"] is None for check in checks.all)
+    assert not {"vllm", "torch"} & {module.partition(".")[0] for module in checks.told["modules"]}
 
 
 # --- eight broken situations

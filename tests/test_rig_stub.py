@@ -156,7 +156,7 @@ def test_without_a_pin_it_pins_what_one_request_needs_when_it_is_measured(
     ("how", "words"),
     [
         ("die", "RuntimeError: the stub was told to die"),
-        ("kill", "Engine core initialization failed. See root cause above. (-9)"),
+        ("kill", "Failed core proc(s): {'EngineCore': -9}"),
         ("oom", "torch.OutOfMemoryError: CUDA out of memory"),
         ("disturbed", "AssertionError: Error in memory profiling. Initial free memory"),
         ("no_kv_cache_memory", "No available memory for the cache blocks"),

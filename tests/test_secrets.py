@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from zenit_hub.cli.main import main
+from zenit_hub.export import FORMS
 
 SECRET = "SECRETVALUE"
 SECTION = {"profiles": {"p": {"max_model_len": 4096, "requires_free_bytes": 1}}, "default_profile": "p"}
@@ -47,10 +48,12 @@ def folder(tmp_path: Path) -> Path:
     ids=lambda words: " ".join(words)[:50],
 )
 def test_behind_the_dashes(folder: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """In the command, in a warning, in a refusal: nowhere."""
+    """In the command, in an export, in a warning, in a refusal: nowhere."""
     typed = [word.replace("{folder}", str(folder)) for word in words]
-    for json_flag in ([], ["--json"]):
-        status = main(["plan", str(folder), "--machine", str(folder / "card.json"), *json_flag, "--", *typed])
+    exports = [["export", "--fit", "--format", form] for form in FORMS]
+    for command, *options in (["plan"], ["plan", "--json"], *exports):
+        machine = ["--machine", str(folder / "card.json")]
+        status = main([command, str(folder), *machine, *options, "--", *typed])
         out, err = capsys.readouterr()
         assert status in (0, 2)
         assert SECRET not in out + err
@@ -62,6 +65,8 @@ def test_behind_the_dashes(folder: Path, words: list[str], capsys: pytest.Captur
         ["plan", "{folder}", "--api-key", SECRET],
         ["plan", "{folder}", f"--api-key={SECRET}"],
         ["validate", "{folder}", "--hf-token", SECRET],
+        ["export", "{folder}", "--fit", "--api-key", SECRET],
+        ["doctor", "{folder}", "--hf-token", SECRET],
         ["--api-key", SECRET, "plan", "{folder}"],
     ],
     ids=lambda words: " ".join(words)[:40],

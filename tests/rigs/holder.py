@@ -16,7 +16,7 @@ _OBEY = """
 import ctypes, mmap, os, signal, subprocess, sys, threading, time
 
 MIB = 1 << 20
-held, shared, files, children = [], [], [], []
+held, shared, files, children, sleepers = [], [], [], [], []
 
 def touched(size, flags):
     block = mmap.mmap(-1, size * MIB, flags=flags | mmap.MAP_ANONYMOUS)
@@ -81,15 +81,23 @@ def threads(number):
     for _ in range(int(number)):
         threading.Thread(target=signal.pause, daemon=True).start()
 
+def sleep(number):
+    "As many small programs."
+    for _ in range(int(number)):
+        sleepers.append(subprocess.Popen(["sleep", "120"]))
+
 def newest():
     return children[-1]
 
 ORDERS = dict(hold=hold, release=release, spike=spike, share=share, fork=fork, start=start, end=end)
-ORDERS |= {"map": map_file, "threads": threads, "newest": newest}
+ORDERS |= {"map": map_file, "threads": threads, "newest": newest, "sleep": sleep}
 print(os.getpid(), flush=True)
 for line in sys.stdin:
     name, *words = line.split()
     print(ORDERS[name](*words), flush=True)
+for sleeper in sleepers:
+    sleeper.kill()
+    sleeper.wait()
 """
 
 _LEAVE = """

@@ -68,9 +68,9 @@ def config(facts: Facts) -> Iterator[Check]:
         return
     name = printable(model.name)
     if isinstance(model, ModelUnread):
-        yield fail(
-            "model", model.error.what + _got(model.error.got), model.error.next_step or model.error.allowed
-        )
+        error = model.error
+        then = error.next_step or error.allowed or "is the name right?"
+        yield fail("model", error.what + _got(error.got), then)
     elif isinstance(model.found.config, NotHub):
         what = f"{name} is in cloud storage, where profiles are not looked at"
         yield warn("model", what, "download it, and name the folder")
