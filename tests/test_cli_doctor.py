@@ -207,7 +207,9 @@ def test_a_model_with_an_invalid_section(bench: Bench, tmp_path: Path) -> None:
     checks = bench.ask(str(tmp_path))
 
     assert (checks.status, checks["section"]["status"]) == (1, "fail")
-    assert checks["section"]["message"].startswith("2 errors, the first: /lomonosov_serving_profiles/profiles/m256k/")
+    assert checks["section"]["message"].startswith(
+        "2 errors, the first: /lomonosov_serving_profiles/profiles/m256k/"
+    )
     assert checks["section"]["next"] == f"zenit-hub validate {tmp_path}"
     assert checks["choice"]["message"].startswith("profile l1m")
     assert "profile m256k drops out" in checks["choice: profile_invalid"]["message"]
