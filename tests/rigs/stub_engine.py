@@ -155,9 +155,12 @@ class Workers:
 
 
 def profile_values(model: str, name: str) -> dict[str, Any]:
-    """The forced profile's values, from the folder's config."""
+    """The forced profile's values, from the folder's config, or from the last one of a Hub repo in the cache."""
+    cache = Path(os.environ.get("HF_HUB_CACHE", ""), f"models--{model.replace('/', '--')}", "snapshots")
+    cached = sorted(cache.glob("*/config.json"), key=lambda file: file.lstat().st_mtime)
     try:
-        config = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
+        file = cached[-1] if cached else Path(model, "config.json")
+        config = json.loads(file.read_text(encoding="utf-8"))
         section = next(config[key] for key in SECTION_KEYS if key in config)
         values: dict[str, Any] = section["profiles"][name]
     except (OSError, ValueError, KeyError, StopIteration):
