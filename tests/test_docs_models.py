@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import pytest
 import yaml
 from huggingface_hub import CommitOperationAdd, HfApi
 
+from tests import pages
 from tests.rigs.hub import LoopbackHub
 from tests.rigs.model_repo import GOOD, ROOT, make_model_repo
 from zenit_hub.cli.main import main
@@ -21,13 +21,10 @@ from zenit_hub.cli.main import main
 REPO = "org/model"
 BAD = {**GOOD, "serving_profiles": {"profiles": {"p": {"max_model_len": 0, "`@everyone`": 1}}}}
 
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
 
 def blocks(page: str, language: str) -> list[str]:
     """The code blocks of a page in one language."""
-    text = (ROOT / ".docs" / page).read_text("utf-8")
-    return [body for name, body in _BLOCK.findall(text) if name == language]
+    return [block.text for block in pages.blocks(f".docs/{page}", language)]
 
 
 @pytest.fixture
@@ -164,15 +161,3 @@ def test_the_settings_for_an_editor_are_json() -> None:
     (settings,) = blocks("editors.md", "json")
 
     assert json.loads(settings)["json.schemas"][0]["fileMatch"] == ["config.json"]
-
-
-@pytest.mark.parametrize(
-    "page", ["README.md", ".docs/README.md", ".docs/ci.md", ".docs/editors.md", "SECURITY.md"]
-)
-def test_links_lead_somewhere(page: str) -> None:
-    """Within this repo."""
-    file = ROOT / page
-    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", file.read_text("utf-8"))
-    missing = [link for link in links if "://" not in link and not (file.parent / link).exists()]
-
-    assert missing == []

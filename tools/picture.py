@@ -1,8 +1,9 @@
 """Draw the picture of the README anew: ``python -m tools.picture``, ``--check`` in CI.
 
 It is a terminal as SVG: what ``zenit-hub plan`` really writes, recorded on a pseudo-terminal, and below it the lines
-that the plug-in puts into vLLM's log for the same launch. The model is the example of this repo, the machine a described one,
-so that the same bytes come out everywhere. ``tests/test_picture.py`` fails where the file shows something else.
+that the plug-in puts into vLLM's log for the same launch. The model is the example of this repo, the machine a
+described one, so that the same bytes come out everywhere. ``tests/test_picture.py`` fails where the file shows
+something else.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ CARD = {
 }
 """An idle one: 31.00 of 31.39 GiB free."""
 
-TITLE = "zenit-hub plan, and what vLLM's log says"
+TITLE = "zenit-hub plan for a described RTX 5090, and what vLLM's log says"
 FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace"
 SIZE, ADVANCE, LEADING, MARGIN, HEAD = 14, 8.4, 20, 18, 40
 """Letters of 14 units that are 8.4 wide, lines 20 apart. Every run of letters is stretched to its columns, so that a
@@ -106,7 +107,12 @@ def _recorded(command: list[str], folder: Path) -> list[Line]:
         child = subprocess.Popen(
             [str(Path(sys.executable).with_name(command[0])), *command[1:]],
             cwd=folder,
-            env={"PATH": os.environ.get("PATH", ""), "TERM": "xterm", "COLUMNS": str(COLUMNS), "LC_ALL": "C.UTF-8"},
+            env={
+                "PATH": os.environ.get("PATH", ""),
+                "TERM": "xterm",
+                "COLUMNS": str(COLUMNS),
+                "LC_ALL": "C.UTF-8",
+            },
             stdin=subprocess.DEVNULL,
             stdout=theirs,
             stderr=theirs,
@@ -181,7 +187,10 @@ def _svg(lines: list[Line]) -> str:
         f'<desc id="plan-desc">{escape(" ".join(about.split()))}</desc>',
         f"<style>{_style()}</style>",
         f'<rect x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" rx="10" class="paper"/>',
-        *(f'<circle cx="{MARGIN + 6 + step * 18}" cy="20" r="5" class="soft" opacity="0.5"/>' for step in range(3)),
+        *(
+            f'<circle cx="{MARGIN + 6 + step * 18}" cy="20" r="5" class="soft" opacity="0.5"/>'
+            for step in range(3)
+        ),
         f'<text x="{width / 2:.1f}" y="25" text-anchor="middle" class="soft">{TITLE}</text>',
     ]
     for number, line in enumerate(lines):
@@ -209,7 +218,9 @@ def _style() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Draw the picture of the README anew, or say that it has drifted.")
+    parser = argparse.ArgumentParser(
+        description="Draw the picture of the README anew, or say that it has drifted."
+    )
     parser.add_argument("--check", action="store_true", help="only compare; exit 1 where the file differs")
     made = picture()
     if not parser.parse_args().check:

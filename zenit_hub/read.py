@@ -66,13 +66,13 @@ def find_config(model: str, revision: str | None = None, token: str | None = Non
     return Found(read_file(path), repo, commit if _COMMIT.fullmatch(commit) else None)
 
 
-def config_bytes(model: str, revision: str | None = None) -> bytes:
+def config_bytes(model: str, revision: str | None = None, token: str | None = None) -> bytes:
     """The ``config.json`` of a Hub repo as it stands there, of one that is too large just enough to see it.
 
     Raises :class:`ModelNotFound`.
     """
     repo = hub_repo(model)
-    path = _download(repo, revision, None) if repo else None
+    path = _download(repo, revision, token) if repo else None
     if path is None:
         raise ModelNotFound(f"there is no {CONFIG_NAME}", got=printable(model))
     with path.open("rb") as file:
@@ -96,7 +96,7 @@ def local_config(model: str) -> Path | None:
 
 def hub_repo(model: str) -> str | None:
     """The repo that a Hub id names: ``org/model:Q4_K_M`` is one file of ``org/model``."""
-    repo = model.partition(":")[0]
+    repo = "" if "://" in model else model.partition(":")[0]
     valid = (
         _REPO_ID.fullmatch(repo) and len(repo) <= MAX_REPO_LETTERS and "--" not in repo and ".." not in repo
     )

@@ -29,12 +29,15 @@ _SECRET_NAME = (
 _SCALAR = r'("(?:[^"\\]|\\.)*"|[^\s,"\[\]{}]+)'
 _SECRET_MEMBER = rf'(?i)("{_SECRET_NAME}"\s*:\s*){_SCALAR}'
 _WATERMARK_MEMBER = rf'("key"\s*:\s*){_SCALAR}'
+_HUB_TOKEN = r"\bhf_[A-Za-z0-9]{16,}"
+"""Wherever it stands; real ones have 34 letters."""
 _URL_USER = r"(\w://)[^\s/\"']+@"
 _URL_PARAMETER = rf"(?i)([?&;]{_SECRET_NAME}=)[^\s&;#\"']+"
 
 
 def redacted_text(text: str) -> str:
-    """``text`` without the user of a URL and without the members of a JSON object that hold a secret."""
+    """``text`` without the Hub's tokens, the user of a URL and the members of a JSON object that hold a secret."""
+    text = re.sub(_HUB_TOKEN, f"hf_{HIDDEN}", text)
     text = _json_without_secrets(text)
     text = re.sub(_URL_PARAMETER, rf"\1{HIDDEN}", re.sub(_URL_USER, rf"\1{HIDDEN}@", text))
     return re.sub(_SECRET_MEMBER, rf'\1"{HIDDEN}"', text)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from zenit_hub.cli.options import add_output, settle
 from zenit_hub.cli.output import Sink
+from zenit_hub.cli.typed import check_no_cache
 from zenit_hub.errors import UsageError
 from zenit_hub.files import replace_file
 from zenit_hub.maintain.card.facts import usable_section
@@ -55,7 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a model's folder, its config.json, or a Hub id")
     parser.add_argument("--revision", metavar="REV", help="branch, tag, commit or refs/pr/N of a Hub repo")
     parser.add_argument(
-        "--repo", metavar="ORG/MODEL", help="the Hub id in the card's commands (the section's own otherwise)"
+        "--repo",
+        metavar="ORG/MODEL",
+        help="the Hub id in the card's commands (the section's own otherwise, or the one that the card has)",
     )
     parser.add_argument(
         "--readme", metavar="FILE", type=Path, help="the card, where it is not beside the config"
@@ -93,6 +96,7 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
         return _check(source, block, options, sink)
     if options.write and source.file is not None:
         new = with_block(source.readme, block, init_card=options.init_card)
+        check_no_cache(source.file)
         if new != source.readme:
             replace_file(source.file, new)
         _say(source, block, options, sink, _Found(up_to_date=True, written=new != source.readme))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zenit_hub.cli.options import add_output
 from zenit_hub.cli.output import Sink
+from zenit_hub.cli.typed import check_branch, check_no_cache, check_proposal, check_token
 from zenit_hub.errors import ModelNotFound, UsageError
 from zenit_hub.files import read_limited, replace_file
 from zenit_hub.limits import CONFIG_NAME, MAX_CONFIG_BYTES
@@ -26,7 +27,7 @@ MAIN = "main"
 _EPILOG = """what it proposes: the widest window that the config allows and two narrower ones, each with the values
 pinned for which a figure will hold. No figures: those come from `zenit-hub measure`.
 
-Nothing is written without --write, --create-pr or --yes. The Hub's token is HF_TOKEN, or that of `hf auth login`.
+Nothing is written without --write, --create-pr or --yes.
 
 exit status: 0 done; 1 an error; 2 usage
 
@@ -73,6 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--create-pr", action="store_true", help="propose it on the Hub as a pull request")
     parser.add_argument("-y", "--yes", action="store_true", help="commit it to the Hub repo's branch")
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
+    parser.add_argument("--token", help="a Hub token, where HF_TOKEN and `hf auth login` are not used")
     add_output(
         parser,
         json="what was proposed and done, as one JSON object",
@@ -111,8 +113,8 @@ def _check(options: argparse.Namespace, file: Path | None) -> None:
     if options.repo is not None and (hub_repo(options.repo) != options.repo or "/" not in options.repo):
         raise UsageError("--repo names no Hub repo", got=printable(options.repo), allowed="ORG/MODEL")
     if file is not None:
-        for name in ("revision", "create_pr", "yes"):
-            if getattr(options, name):
+        for name in ("revision", "create_pr", "yes", "token"):
+            if getattr(options, name) not in (None, False):
                 raise UsageError(
                     f"--{name.replace('_', '-')} is for a Hub repo, and this is a folder here",
                     got=printable(options.model),
@@ -125,12 +127,11 @@ def _check(options: argparse.Namespace, file: Path | None) -> None:
             got=printable(options.model),
             next_step="--create-pr proposes it on the Hub, --yes commits it there.",
         )
-    if options.create_pr and str(options.revision).startswith("refs/pr/"):
-        raise UsageError(
-            "--create-pr goes to a branch",
-            got=printable(options.revision),
-            next_step="Leave one of them out.",
-        )
+    if options.revision is not None:
+        check_branch(options.revision, may_be_commit=not (options.create_pr or options.yes))
+    if options.create_pr:
+        check_proposal(options.revision or MAIN)
+    check_token(options.token)
     if hub_repo(options.model) != options.model:
         raise ModelNotFound(
             "there is no such model",
@@ -142,17 +143,13 @@ def _check(options: argparse.Namespace, file: Path | None) -> None:
 def _read(options: argparse.Namespace, file: Path | None) -> _Found:
     if file is None:
         own = options.model if "/" in options.model else None
-        return _Found(options.model, config_bytes(options.model, options.revision), None, options.repo or own)
+        data = config_bytes(options.model, options.revision, options.token)
+        return _Found(options.model, data, None, options.repo or own)
     return _Found(str(file), read_limited(file, MAX_CONFIG_BYTES), file, options.repo)
 
 
 def _write(file: Path, old: bytes, new: bytes) -> None:
-    if any(part.startswith("models--") for part in file.resolve().parts):
-        raise UsageError(
-            "this folder is the Hub client's cache, which holds what the Hub sent",
-            got=printable(file),
-            next_step="Name the Hub id, or download the repo: hf download ORG/MODEL --local-dir FOLDER",
-        )
+    check_no_cache(file)
     if read_limited(file, MAX_CONFIG_BYTES) != old:
         raise UsageError("the file has changed just now", got=printable(file), next_step="Type it again.")
     replace_file(file, new)
@@ -167,7 +164,7 @@ def _publish(options: argparse.Namespace, repo: str | None, sink: Sink) -> Publi
     content = FirstSection(repo, tuple(options.window))
     command = f"zenit-hub init {_word(options.model)}"
     asked = Asked(branch=options.revision or MAIN, create_pr=options.create_pr, command=command)
-    return publish(Hub(options.model), content, asked, _Person(sink))
+    return publish(Hub(options.model, options.token), content, asked, _Person(sink))
 
 
 def _word(model: str) -> str:

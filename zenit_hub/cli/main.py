@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from zenit_hub import env
 from zenit_hub.cli.options import settle
-from zenit_hub.cli.output import Sink
+from zenit_hub.cli.output import Sink, sentence
 from zenit_hub.cli.parser import COMMANDS, build_parser, commands_of
 from zenit_hub.errors import UsageError, ZenitHubError
 from zenit_hub.text import printable
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(words, sink)
     except ZenitHubError as error:
-        sink.error(str(error))
+        sink.error(sentence(error))
         return error.exit_status
     except KeyboardInterrupt:
         return 130
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sink.error("there is not enough memory for this")
         return 1
     except OSError as error:
-        sink.error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        sink.error(sentence(error))
         return 1
     except Exception as error:
         # Whatever was not foreseen: its kind, since its words may quote what must not be shown.
@@ -74,17 +74,33 @@ def _run(words: list[str], sink: Sink) -> int:
 
 
 def _not_known(words: list[str], command: str | None) -> UsageError:
-    from zenit_hub.redact import redacted
-
     see = f"zenit-hub {command} --help" if command else "zenit-hub --help"
     belongs = ""
     if command in ("plan", "export"):
         belongs = f"What belongs to vllm serve stands after --: zenit-hub {command} MODEL -- …. "
     return UsageError(
         "not an argument of this command",
-        got=printable(" ".join(redacted(words))),
+        got=printable(" ".join(_without_values(words, belongs_to_vllm=bool(belongs)))),
         next_step=f"{belongs}See `{see}`.",
     )
+
+
+def _without_values(words: list[str], *, belongs_to_vllm: bool) -> list[str]:
+    """What was typed, without what may be a secret behind an option of ours with a slip of the finger."""
+    from zenit_hub.redact import HIDDEN, redacted
+
+    shown: list[str] = []
+    hiding = False
+    for word in redacted(words):
+        flag, equals, _ = word.partition("=")
+        if belongs_to_vllm or not (hiding or flag.startswith("-")):
+            shown.append(word)
+        elif flag.startswith("-"):
+            shown.append(f"{flag}{equals and f'={HIDDEN}'}")
+        else:
+            shown.append(HIDDEN)
+        hiding = flag.startswith("-") and not equals
+    return shown
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,7 +101,9 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
 
     place = _place()
     subject = load_subject(options.model, options.revision, options.token)
-    settings = Settings(options.boots, options.verify, options.timeout, options.resume, options.overwrite)
+    settings = Settings(
+        options.boots, options.verify, options.timeout, options.resume, options.overwrite, options.token
+    )
     wanted = _Wanted(
         subject, chosen_profiles(subject, options.profiles, options.all), place, settings, options.output
     )
@@ -186,7 +189,7 @@ def _measure(wanted: _Wanted, sink: Sink, options: argparse.Namespace) -> int:
         for measurement in measurements:
             sink.data(summary(measurement))
         if files:
-            sink.hint(f"zenit-hub publish {' '.join(files)} --repo ORG/MODEL --dry-run")
+            sink.hint(f"zenit-hub publish {shlex.join(files)} --repo ORG/MODEL --dry-run")
     return 0 if all(m.verdict == "measured" for m in measurements) else 1
 
 
@@ -199,7 +202,9 @@ def _term_is_an_interrupt() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise _Terminated
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What `nohup` has ignored stays so.
+    heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:

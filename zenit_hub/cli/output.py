@@ -11,11 +11,23 @@ from typing import Literal, TextIO
 from zenit_hub import env
 from zenit_hub.cli.github import annotation, in_a_workflow, in_checkout, inert
 from zenit_hub.cli.options import Format
+from zenit_hub.errors import ZenitHubError
+from zenit_hub.text import printable
 
 Colour = Literal["red", "yellow", "green", "cyan", "bold"]
 
 _CODES: dict[Colour, str] = {"red": "31", "yellow": "33", "green": "32", "cyan": "36", "bold": "1"}
 _COLOURS: dict[str, Colour] = {"Error": "red", "Warning": "yellow", "Hint": "cyan"}
+
+
+def sentence(error: ZenitHubError | OSError) -> str:
+    """An error as its line says it, without a secret that was typed where none belongs."""
+    from zenit_hub.redact import redacted_text
+
+    if isinstance(error, ZenitHubError):
+        return redacted_text(str(error))
+    name = f": {printable(error.filename, limit=400)}" if error.filename else ""
+    return redacted_text(f"{printable(error.strerror or error)}{name}")
 
 
 class Sink:
@@ -78,9 +90,16 @@ class Sink:
             self._say("Hint", text)
 
     def note(self, text: str) -> None:
-        """A line on stderr about what goes on, seen at once; not where only the answer was asked for."""
-        if self._format != "quiet":
+        """A line on stderr about what goes on, seen at once; not where only the answer was asked for.
+
+        What goes on does not end because nobody can be told of it any more.
+        """
+        if self._format == "quiet":
+            return
+        try:
             self.ask(text)
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._err.fileno())
 
     def ask(self, text: str) -> None:
         """A line on stderr that waits for an answer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zenit_hub.cli.options import add_output
-from zenit_hub.cli.output import Sink
+from zenit_hub.cli.output import Sink, sentence
+from zenit_hub.cli.typed import check_branch, check_proposal, check_token
 from zenit_hub.errors import UsageError, ZenitHubError
 from zenit_hub.read import hub_repo
 from zenit_hub.text import printable
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 _MAX_SHOWN_LETTERS = 4000
-_TOKEN = re.compile(r"[!-~]+")
 
 _EPILOG = """what it writes: requires_free_bytes and measurements of each measured profile in config.json, and a KV pin
 where there is none; the block between the two markers in README.md; the measurement and its picture below
@@ -96,6 +95,8 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
         outcome = _publish(options, asked, sink)
     except KeyboardInterrupt:
         sink.warning("interrupted: the same command finds out whether a commit landed, and finishes it")
+        if options.json:
+            sink.json(_as_json(options, {"outcome": "interrupted"}))
         raise
     except (ZenitHubError, OSError) as error:
         if options.json:
@@ -129,26 +130,10 @@ def _publish(options: argparse.Namespace, asked: Asked, sink: Sink) -> Publicati
 def _check(options: argparse.Namespace) -> None:
     if hub_repo(options.repo) != options.repo or "/" not in options.repo:
         raise UsageError("--repo names no Hub repo", got=printable(options.repo), allowed="ORG/MODEL")
-    revision = options.revision
-    if not revision or not revision.isprintable() or any(letter in revision for letter in " %?#\\"):
-        raise UsageError(
-            "--revision names no branch", got=printable(revision), allowed="a branch, or refs/pr/N as it is"
-        )
-    from zenit_hub.maintain.publish.publish import is_commit
-
-    if is_commit(revision) and not options.dry_run:
-        raise UsageError(
-            "--revision names a commit; a new one goes on top of a branch", next_step="Name the branch."
-        )
-    if options.create_pr and revision.startswith("refs/pr/"):
-        raise UsageError(
-            "--create-pr goes to a branch", got=revision, next_step="Leave one of the two options out."
-        )
-    if options.token is not None and not _TOKEN.fullmatch(options.token):
-        # Without what was got: it may be a real one with a slip of the finger.
-        raise UsageError(
-            "--token holds no Hub token", allowed="ASCII letters, digits and signs, without spaces"
-        )
+    check_branch(options.revision, may_be_commit=options.dry_run)
+    if options.create_pr:
+        check_proposal(options.revision)
+    check_token(options.token)
     if not options.yes and not options.dry_run and not _can_ask():
         raise UsageError(
             "nobody can be asked here whether to publish",
@@ -221,11 +206,11 @@ def _as_json(options: argparse.Namespace, told: Mapping[str, Any]) -> dict[str, 
     return {"outcome": told["outcome"], **always, "files": [], "tries": 0, **told}
 
 
-def _failed(error: Exception) -> dict[str, Any]:
+def _failed(error: ZenitHubError | OSError) -> dict[str, Any]:
     trouble = getattr(error, "trouble", None)
     return {
         "outcome": "failed",
-        "error": printable(error, limit=_MAX_SHOWN_LETTERS),
+        "error": printable(sentence(error), limit=_MAX_SHOWN_LETTERS),
         "trouble": trouble.name.lower() if trouble is not None else None,
         "tries": getattr(error, "tries", 0),
     }
@@ -246,17 +231,17 @@ def _say(outcome: Publication, options: argparse.Namespace, sink: Sink) -> None:
     elif outcome.outcome == "published":
         sink.data(f"published to {repo}, {branch}: {outcome.url}")
         if outcome.config_changed:
-            sink.hint(_RECOMPILE)
+            sink.hint(_recompile(merged=not options.revision.startswith("refs/pr/")))
     else:
         done = "updated" if outcome.updated else "opened"
         sink.data(f"pull request {outcome.pull_request} {done}: {outcome.url}")
         if outcome.config_changed:
-            sink.hint(f"Once it is merged: {_RECOMPILE[0].lower()}{_RECOMPILE[1:]}")
+            sink.hint(_recompile(merged=False))
 
 
-_RECOMPILE = (
-    "Serving machines recompile once, at their next start: the key of vLLM's compile cache holds config.json."
-)
+def _recompile(*, merged: bool) -> str:
+    who = "Serving machines" if merged else "Once it is merged: serving machines"
+    return f"{who} recompile once, at their next start: the key of vLLM's compile cache holds config.json."
 
 
 def _say_preview(commit: str, diff: str, lines: tuple[str, ...], sink: Sink, *, quiet: bool) -> None:

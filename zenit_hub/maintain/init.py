@@ -146,7 +146,7 @@ class FirstSection:
                 proposal = propose(bare, self.repo, self.windows)
                 if (proposal.key, proposal.section) == (key, config[key]):
                     return self._rendered(proposal, here.config, proposal.section)
-        proposal, new = with_section(here.config, self.repo, self.windows)
+        proposal, new = with_section(here.config, self.repo, self.windows, self.repo or "MODEL")
         return self._rendered(proposal, new, None)
 
     def shown(self, key: Hashable) -> str:

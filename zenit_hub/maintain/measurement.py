@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from zenit_hub.errors import MeasurementError
-from zenit_hub.limits import MAX_DEPTH, deeper_than
+from zenit_hub.maintain.document import read_document
+from zenit_hub.maintain.finding import pointer
 from zenit_hub.resources import MEASUREMENT_SCHEMA, schema
 from zenit_hub.section import Layout
 from zenit_hub.text import shown
@@ -198,7 +199,10 @@ class Measurement:
 def to_json(measurement: Measurement) -> str:
     """The document, as it is written to a file: the same measurement gives the same bytes."""
     document = {VERSION_KEY: VERSION, **asdict(measurement)}
-    return _with_samples_on_a_line(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    # Half a surrogate pair, as in the name of a file that is not UTF-8, is no text; as JSON's escape it is.
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return _with_samples_on_a_line(text) + "\n"
 
 
 def read_measurement(data: bytes, name: str) -> Measurement:
@@ -207,20 +211,25 @@ def read_measurement(data: bytes, name: str) -> Measurement:
         raise MeasurementError(
             f"{name} is no measurement", got=f"more than {MAX_BYTES} bytes", next_step="Measure it again."
         )
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict) or VERSION_KEY not in document or deeper_than(data, MAX_DEPTH):
+    # As strictly as a config is read: a receipt says the same to every reader, or it is none.
+    document = read_document(data)
+    odd = [f"{pointer(place)} is {text}" for place, text in document.not_numbers]
+    odd += [f"{pointer(note.where)} {note.message}".strip() for note in document.notes]
+    if document.value is None or VERSION_KEY not in document.value:
         raise MeasurementError(
             f"{name} is no measurement",
             allowed="what `zenit-hub measure` wrote",
             next_step="Measure it again.",
         )
-    fault = first_fault(document)
+    fault = odd[0] if odd else first_fault(document.value)
     if fault is not None:
         raise MeasurementError(f"{name} is no measurement: {fault}", next_step="Measure it again.")
-    return from_document(document)
+    try:
+        return from_document(document.value)
+    except OverflowError:
+        raise MeasurementError(
+            f"{name} is no measurement: a number in it is too large", next_step="Measure it again."
+        ) from None
 
 
 def first_fault(document: Mapping[str, Any]) -> str | None:
@@ -238,6 +247,9 @@ def first_fault(document: Mapping[str, Any]) -> str | None:
 def from_document(document: Mapping[str, Any]) -> Measurement:
     """A document that the schema accepts, as typed data."""
     fields = {key: value for key, value in document.items() if key != VERSION_KEY}
+    for key in ("requires_free_bytes", "kv_cache_memory_bytes"):
+        if fields[key] is not None:
+            fields[key] = int(fields[key])  # 24.0 is an integer to the schema, and no figure for a config
     model = fields["model"]
     return Measurement(
         **{

@@ -69,9 +69,9 @@ def _disagreements(measurement: Measurement) -> Iterator[Note]:
         for boot in measurement.boots
         if boot.outcome == "answered" and boot.kind in ("cold", "warm") and boot.drop_bytes is not None
     ]
-    if figure is not None and figure < max(counted, default=0):
-        what = f"the figure {figure} is below the largest drop {max(counted)} of its boots"
-        yield error(("requires_free_bytes",), what, AGAIN)
+    why = None if figure is None else _unfounded(figure, counted, measurement.device.total_bytes)
+    if why is not None:
+        yield error(("requires_free_bytes",), why, AGAIN)
     if breakdown is not None and _sum(breakdown) != breakdown.total_bytes:
         what = f"the parts add up to {_sum(breakdown)}, the total says {breakdown.total_bytes}"
         yield error(("breakdown", "total_bytes"), what, AGAIN)
@@ -81,6 +81,17 @@ def _disagreements(measurement: Measurement) -> Iterator[Note]:
             "no launch with that much free has been tried",
             "measure on a machine where it can be, or publish with --allow-unverified",
         )
+
+
+def _unfounded(figure: int, drops: list[int], total_bytes: int) -> str | None:
+    """Why its boots and its device cannot have given this figure. ``total_bytes`` is 0 where it is not known."""
+    if not drops:
+        return f"no cold or warm boot that answered stands behind the figure {shown(figure)}"
+    if figure < max(drops):
+        return f"the figure {shown(figure)} is below the largest drop {max(drops)} of its boots"
+    if 0 < total_bytes < figure:
+        return f"the figure {shown(figure)} is more than the {total_bytes} bytes of its device"
+    return None
 
 
 def _sum(breakdown: Breakdown) -> int:

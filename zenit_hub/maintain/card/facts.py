@@ -28,6 +28,8 @@ _NOTHING_TYPED = Caller()
 
 _LARGEST = max((card for card in COMMON_CARDS if not card.integrated), key=lambda card: card.total_bytes)
 _NEWER_THAN_ANY = (999, 999)
+_MOST_CARDS = 16
+"""More than one machine holds. A layout of more ranks runs on several, where memory chooses nothing."""
 
 Capability = tuple[int, int]
 
@@ -208,7 +210,8 @@ def _basis(chosen: Candidate, card_name: str) -> Basis:
 
 def _counts(section: Section) -> list[int]:
     """One card, and the numbers of cards that profiles are for."""
-    return sorted({1, *(profile.layout.ranks for profile in section.profiles.values())})
+    ranks = {profile.layout.ranks for profile in section.profiles.values()}
+    return sorted({1, *(count for count in ranks if count <= _MOST_CARDS)})
 
 
 # --- which card

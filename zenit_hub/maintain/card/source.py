@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zenit_hub.answer import Config, Unreadable
-from zenit_hub.errors import CardError
+from zenit_hub.errors import CardError, PublicationError
 from zenit_hub.files import read_limited
 from zenit_hub.limits import CONFIG_NAME, MAX_CONFIG_BYTES
+from zenit_hub.maintain.card.facts import usable_section
 from zenit_hub.maintain.card.render import picture_paths, receipt_paths, render_block
 from zenit_hub.maintain.measurement import MAX_BYTES
 from zenit_hub.maintain.publish.hub import README_NAME, Hub
 from zenit_hub.maintain.publish.outcomes import HubFailure
-from zenit_hub.read import Found, find_config, local_config
+from zenit_hub.maintain.publish.readme import block_of
+from zenit_hub.read import Found, find_config, hub_repo, local_config
 from zenit_hub.text import printable
 
 _MAIN = "main"
+_SERVED = re.compile(r"^vllm serve ([A-Za-z0-9._/-]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,18 @@ class Source:
 
     def block(self, repo: str | None) -> str:
         """The block as it should stand in the card. ``repo``: the Hub id that people type, where it is another."""
-        return render_block(self.config, repo or self.repo, self.files, self.receipts)
+        return render_block(self.config, repo or self.repo or self._served, self.files, self.receipts)
+
+    @property
+    def _served(self) -> str | None:
+        """The Hub id in the card that is there, where neither folder nor section names one: `publish` knew it."""
+        if usable_section(self.config).repo is not None:
+            return None
+        try:
+            found = _SERVED.search(block_of(self.readme or b"") or "")
+        except PublicationError:
+            return None
+        return hub_repo(found[1]) if found else None
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from zenit_hub.errors import MeasurementError
 from zenit_hub.maintain.measure.bench import Bench
 from zenit_hub.maintain.measure.engine_report import (
     EngineReport,
@@ -66,8 +68,12 @@ def run_boot(kind: BootKind, attempt: int, task: Task, bench: Bench, watch: Watc
             under_way.run(task)
         finally:
             engine.end()
-    finally:
-        trace = sampler.stop()
+    except BaseException:
+        # What ends the tool is said, not what the sampler missed because of it.
+        with suppress(MeasurementError):
+            sampler.stop()
+        raise
+    trace = sampler.stop()
     seen = under_way.seen(kind, trace)
     watch.boot_ends(seen.boot)
     return seen

@@ -211,7 +211,6 @@ class Samples:
         self._resting = [part for part in parts if not part.moves]
         self._heard = 0
         self.over = False
-        """Something else is to be sampled now; set by any thread."""
         self.width = len(self._moving) + bool(self._resting)
         for part in parts:
             part.moves = False

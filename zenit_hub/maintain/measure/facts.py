@@ -6,9 +6,10 @@ import platform as system
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Literal
+from typing import Any, Literal
 
 from zenit_hub import env
+from zenit_hub.deadline import within
 from zenit_hub.device import nvml_module
 from zenit_hub.maintain.measurement import MeasuredDevice, Versions
 from zenit_hub.visible import Card
@@ -43,6 +44,9 @@ MEMORY_VARIABLES = (
 """Read in PyTorch's, NCCL's and vLLM's (0.28 to 0.33) documentation of their variables. None can hold a secret."""
 
 PRELOADED = "LD_PRELOAD"
+
+DRIVER_PATIENCE_S = 5.0
+"""A driver that does not answer must not keep a result from being written."""
 
 
 def device_facts(platform: Literal["cuda", "cpu"], cards: Sequence[Card]) -> MeasuredDevice:
@@ -86,13 +90,17 @@ def _driver() -> str | None:
     nvml = nvml_module()
     if nvml is None:
         return None
-    try:
+
+    def ask() -> Any:
         nvml.nvmlInit()
         try:
-            version = nvml.nvmlSystemGetDriverVersion()
+            return nvml.nvmlSystemGetDriverVersion()
         finally:
             nvml.nvmlShutdown()
-    except nvml.NVMLError:
+
+    try:
+        version = within(DRIVER_PATIENCE_S, ask)
+    except (nvml.NVMLError, TimeoutError):
         return None
     return version.decode() if isinstance(version, bytes) else str(version)
 

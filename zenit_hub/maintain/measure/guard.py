@@ -27,6 +27,8 @@ PR_SET_CHILD_SUBREAPER = 36
 POLL_INTERVAL_S = 0.05
 KILL_TIMEOUT_S = 10.0
 SHARED_MEMORY = "/dev/shm"
+FOLDER_BYTES = 107 - len("/zenit_4194304_abcdefgh/01234567-89ab-cdef-0123-456789abcdef")
+"""For the folder above the engine's own; a socket of vLLM is called by a UUID."""
 TRIES = 3
 """Looks at a new shared memory file before it counts as a stranger's: who makes one has it open at once."""
 CANNOT_START = 127
@@ -44,8 +46,8 @@ def main() -> int:
     signalled: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: signalled.append(number))
-    # Short, because the engine's sockets lie in it and the path of a socket has at most 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="zenit_engine_", ignore_cleanup_errors=True) as scratch:
+    prefix, folder = scratch_prefix(os.getpid()), temporary_folder()
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True) as scratch:
         shared = SharedMemory()
         leader = start(command, scratch, cgroup)
         if leader is None:
@@ -61,7 +63,22 @@ def main() -> int:
         finally:
             end_descendants(grace_s / 4)
             shared.remove()
+            if cgroup and os.getppid() != starter:
+                with contextlib.suppress(OSError):
+                    os.rmdir(cgroup)  # nobody else will
     return leader.returncode if leader.returncode >= 0 else 128 - leader.returncode
+
+
+def scratch_prefix(pid: int) -> str:
+    """How the engine's folder is called, so that it can be found when the guard ``pid`` is killed."""
+    return f"zenit_{pid}_"
+
+
+def temporary_folder() -> str:
+    """Where the engine's folder goes: its sockets lie in it, and the path of a socket has at most 107 bytes."""
+    folder = tempfile.gettempdir()
+    is_short = len(os.fsencode(folder)) <= FOLDER_BYTES
+    return folder if is_short or not os.access("/tmp", os.W_OK) else "/tmp"
 
 
 def start(command: list[str], scratch: str, cgroup: str | None) -> subprocess.Popen[bytes] | None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,10 +46,12 @@ class Guarded:
         self._patience_s = 1.25 * grace_s + 2 * guard.KILL_TIMEOUT_S + SPARE_S
         self._guard: subprocess.Popen[bytes] | None = None
         self._said = b""
+        self._shared_before: set[tuple[str, int]] = set()
         self._ended = False
 
     def start(self) -> bool:
         """Whether it runs. ``OSError`` where the log cannot be written."""
+        self._shared_before = guard.files_of(guard.SHARED_MEMORY)
         with self._log.open("wb") as log:
             self._guard = subprocess.Popen(
                 self._words,
@@ -98,9 +102,27 @@ class Guarded:
         except subprocess.TimeoutExpired:
             running.kill()
             running.wait()
-        if running.returncode < 0 and self.pid:  # it was killed: what it guarded is still there
+        if running.returncode < 0:  # it was killed: what it guarded is still there
+            self._end_unguarded(running.pid)
+
+    def _end_unguarded(self, guard_pid: int) -> None:
+        """The guard's last acts in its place, as far as they can be done from here."""
+        group = [pid for pid in guard.parents() if self.pid and _group_of(pid) == self.pid]
+        shared = guard.files_of(guard.SHARED_MEMORY) - self._shared_before
+        used = guard.shared_files_used_by(group)
+        if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
+        until_s = time.monotonic() + guard.KILL_TIMEOUT_S
+        while any(_group_of(pid) == self.pid for pid in group) and time.monotonic() < until_s:
+            time.sleep(guard.POLL_INTERVAL_S)
+        still_used = guard.shared_files_used_by(guard.parents())
+        for name, inode in shared:
+            if inode in used - still_used:
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(guard.SHARED_MEMORY, name))
+        for folder in Path(guard.temporary_folder()).glob(f"{guard.scratch_prefix(guard_pid)}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def _lines(self) -> list[bytes]:
@@ -117,3 +139,11 @@ class Guarded:
         self._said += heard
         self._ended = not heard
         return bool(heard)
+
+
+def _group_of(pid: int) -> int | None:
+    """``None`` where it is gone."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None

@@ -40,6 +40,7 @@ _NOT_INHERITED = (
     *(env.PROFILE, env.KEEP, env.STRICT, env.HANDED_DOWN, env.MEASURE_REPORT),
     *(name for name in env.PUBLISHED if name != env.ALLOCATOR),
     env.CPU_KV_SPACE,  # vLLM's CPU platform takes it before any pin
+    "VLLM_API_KEY",  # of the shell's server; this one is asked without
     *("VLLM_CONFIGURE_LOGGING", "VLLM_LOGGING_CONFIG_PATH", "VLLM_LOGGING_PREFIX", "VLLM_LOGGING_STREAM"),
 )
 """What the shell says about serving is not what the profile says; and the log is read here."""
@@ -49,6 +50,7 @@ _SET = {
     "DO_NOT_TRACK": "1",
     "VLLM_SERVER_DEV_MODE": "1",  # /collective_rpc, for the engine's own account
     "VLLM_LOGGING_LEVEL": "INFO",  # the phases stand in these lines
+    "VLLM_LOGGING_COLOR": "0",  # and are read, also under FORCE_COLOR
     "VLLM_MAX_COMPLETION_PROMPTS": "65536",  # the most sequences that a profile can name
 }
 

@@ -22,22 +22,27 @@ from zenit_hub.maintain.measure.bench import Bench, bench_for
 from zenit_hub.maintain.measure.boots import planned_boots
 from zenit_hub.maintain.measure.subject import Subject
 from zenit_hub.maintain.measurement import Failure
+from zenit_hub.rules import fault
 from zenit_hub.text import listed, printable
 from zenit_hub.visible import Card
 
 MUST_PIN = ("max_num_batched_tokens", "max_num_seqs", "enable_prefix_caching")
 """Left to the engine, each depends on the card, and the figure would hold on no other."""
 
+LARGEST_WINDOW_TOKENS = 2**26
+"""A request that fills a larger one takes gigabytes of the tool's own memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the caller of a run says. ``boot_timeout_s`` also bounds the workload."""
+    """What the caller of a run says. ``boot_timeout_s`` also bounds the workload; ``token``: for the Hub."""
 
     boots: int = 2
     verify: bool = True
     boot_timeout_s: float = 3600.0
     resume: bool = False
     overwrite: bool = False
+    token: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +78,21 @@ def chosen_profiles(subject: Subject, named: Sequence[str], everything: bool) ->
         raise MeasurementError(
             "the section declares no such profile", got=listed(unknown), allowed=listed(declared)
         )
-    if named:
-        return tuple(dict.fromkeys(named))
-    if everything or len(declared) == 1:
-        return declared
-    raise MeasurementError(
-        "which profile?", allowed=listed(declared), next_step="Type --profile NAME, or --all."
-    )
+    if not named and not everything and len(declared) > 1:
+        raise MeasurementError(
+            "which profile?", allowed=listed(declared), next_step="Type --profile NAME, or --all."
+        )
+    wanted = tuple(dict.fromkeys(named)) or declared
+    misnamed = [name for name in wanted if fault("profileName", name) is not None]
+    if misnamed:
+        # A result is a file of that name, and the name may be a stranger's path.
+        raise MeasurementError(
+            "the section holds a profile whose name cannot be used",
+            got=listed(misnamed),
+            allowed="1 to 64 of A-Z a-z 0-9 . _ -, beginning with a letter or digit, and not off",
+            next_step="`zenit-hub validate` shows every error; --profile NAME leaves it out.",
+        )
+    return wanted
 
 
 def plan_launch(subject: Subject, profile: str, place: Place) -> Launch:
@@ -93,6 +106,9 @@ def plan_launch(subject: Subject, profile: str, place: Place) -> Launch:
     around = Surroundings(place.platform, engine_facts(assumed_version()), environment)
     found = answer(subject.config, Caller(), around, _look(place.platform))
     chosen = found.chosen
+    if chosen is not None and chosen.profile.max_model_len > LARGEST_WINDOW_TOKENS:
+        why = f"a window of more than {LARGEST_WINDOW_TOKENS} tokens cannot be filled by one request"
+        return _unfit(profile, found, why, "declare a smaller max_model_len")
     missing = [key for key in MUST_PIN if key not in subject.values(profile)]
     if missing:
         why = f"the profile leaves {', '.join(missing)} to the engine, whose defaults depend on the card"

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
+from zenit_hub import env
 from zenit_hub.errors import MeasurementError
 from zenit_hub.files import replace_file
 from zenit_hub.installed import assumed_version
@@ -19,7 +20,7 @@ from zenit_hub.maintain.measure.boots import Found, Plan, measure_boots, planned
 from zenit_hub.maintain.measure.facts import device_facts, memory_variables, version_facts
 from zenit_hub.maintain.measure.launch import Order
 from zenit_hub.maintain.measure.launches import Launch, Place, Settings, plan_launch
-from zenit_hub.maintain.measure.results import Results
+from zenit_hub.maintain.measure.results import Results, Stamp
 from zenit_hub.maintain.measure.samplers import FOREIGN_LIMIT_BYTES
 from zenit_hub.maintain.measure.subject import Subject
 from zenit_hub.maintain.measure.watch import Watch
@@ -49,8 +50,9 @@ class Run:
     def measure(self, profiles: Sequence[str]) -> list[Measurement]:
         """Each profile's measurement, written as it is done. Raises what stops the tool; files so far stay."""
         self._refuse_what_is_there(profiles)
+        stamps = {profile: self.results.stamp(profile) for profile in profiles}
         self.watch.run_begins(profiles)
-        return [self._one(profile) for profile in profiles]
+        return [self._one(profile, stamps[profile]) for profile in profiles]
 
     def _refuse_what_is_there(self, profiles: Sequence[str]) -> None:
         self.results.prepare()
@@ -61,8 +63,15 @@ class Run:
                 got=", ".join(printable(self.results.file(name)) for name in there),
                 next_step="Type --resume to keep what is done, --overwrite to measure again, or another --output.",
             )
+        foreign = [n for n in there if self.results.foreign(n, overwrite=self.settings.overwrite)]
+        if foreign:
+            raise MeasurementError(
+                "what is there is no result of a run",
+                got=", ".join(printable(self.results.file(name)) for name in foreign),
+                next_step="Move it away, or name another --output.",
+            )
 
-    def _one(self, profile: str) -> Measurement:
+    def _one(self, profile: str, stamp: Stamp) -> Measurement:
         launch = plan_launch(self.subject, profile, self.place)
         done = self._done_before(launch) if self.settings.resume else None
         if done is not None:
@@ -72,7 +81,7 @@ class Run:
         self.watch.profile_begins(profile, planned_boots(settings.boots, settings.verify))
         found = self._boots(launch) if launch.unfit is None else Found(failure=launch.unfit)
         measurement = self._measurement(launch, found)
-        file = self.results.write(measurement)
+        file = self.results.write(measurement, stamp)
         if measurement.requires_free_bytes is not None:
             self._draw(measurement, file)
         self.watch.profile_ends(measurement, str(file))
@@ -102,7 +111,7 @@ class Run:
                     profile=launch.profile,
                     folder=caches,
                     revision=subject.revision,
-                    environment=_engine_environment(caches),
+                    environment=_engine_environment(caches, settings.token),
                 ),
                 shape=_shape(launch),
                 timeout_s=settings.boot_timeout_s,
@@ -195,9 +204,10 @@ def _platform(place: Place) -> Literal["cuda", "cpu"]:
     return "cpu" if place.platform == "cpu" else "cuda"
 
 
-def _engine_environment(caches: Path) -> dict[str, str]:
+def _engine_environment(caches: Path, token: str | None) -> dict[str, str]:
     """Caches of this profile alone: its first boot compiles, its second finds everything compiled."""
     return {
+        **({env.HUB_TOKEN: token} if token else {}),  # the weights may be as private as the config
         "VLLM_CACHE_ROOT": str(caches / "vllm"),
         "TRITON_CACHE_DIR": str(caches / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),

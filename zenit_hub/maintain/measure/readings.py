@@ -22,6 +22,9 @@ class Reading(Protocol):
     width: int
     """How many answers a sample has."""
 
+    over: bool
+    """Set by any thread: no more samples this way."""
+
     def collect(self, answers: list[Any], samples: int, pause_s: float) -> None:
         """At most so many samples, a pause before each: its answers, then ``time.monotonic()``.
 

@@ -296,4 +296,4 @@ def _with_last(what: str, last: str) -> str:
 
 def _shown(text: str) -> str:
     """A line of the log, fit for a file that is published: no tokens, no control characters."""
-    return printable(re.sub(r"\bhf_[A-Za-z0-9]{20,}", "hf_…", redacted_text(text.strip())), limit=MAX_MESSAGE)
+    return printable(redacted_text(text.strip()), limit=MAX_MESSAGE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from zenit_hub.maintain.measurement import MAX_BYTES, Measurement, read_measurem
 from zenit_hub.text import gib, printable
 
 SUFFIX = ".json"
+
+Stamp = tuple[int, int] | None
+"""Inode and time of the last change in nanoseconds; ``None``: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,29 @@ class Results:
             return None
 
     def there(self, profile: str) -> bool:
-        return self.file(profile).exists()
+        return os.path.lexists(self.file(profile))
 
-    def write(self, measurement: Measurement) -> Path:
-        """Raises :class:`MeasurementError` that carries the figure, where no disk takes the file."""
+    def foreign(self, profile: str, *, overwrite: bool) -> bool:
+        """Whether something stands there that no run wrote; ``overwrite``: that is no file."""
+        return not self.file(profile).is_file() if overwrite else self.earlier(profile) is None
+
+    def stamp(self, profile: str) -> Stamp:
+        """Which file stands there now."""
+        try:
+            found = self.file(profile).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    def write(self, measurement: Measurement, stamp: Stamp) -> Path:
+        """``stamp``: of the file that may be replaced. Raises :class:`MeasurementError` that carries the figure,
+        where another run wrote one meanwhile or no disk takes it."""
         path = self.file(measurement.profile.name)
         text = to_json(measurement)
         try:
+            if self.stamp(measurement.profile.name) not in (stamp, None):
+                raise FileExistsError(errno.EEXIST, "another run wrote it meanwhile")
+            self.folder.mkdir(parents=True, exist_ok=True)
             replace_file(path, text.encode())
             return path
         except OSError as error:
@@ -64,8 +84,10 @@ def _elsewhere(measurement: Measurement, text: str, path: Path, error: OSError) 
     """A result of half an hour is not thrown away for a full disk: the system's temporary folder may take it."""
     figure = measurement.requires_free_bytes
     what = f"{printable(path)} cannot be written ({error.strerror})"
-    refuge = Path(tempfile.gettempdir()) / f"zenit-hub-{os.getpid()}-{path.name}"
     try:
+        handle, name = tempfile.mkstemp(prefix="zenit-hub-", suffix=f"-{path.name}")
+        os.close(handle)
+        refuge = Path(name)
         replace_file(refuge, text.encode())
     except OSError:
         found = f"; {measurement.profile.name} needs {figure} bytes ({gib(figure)})" if figure else ""
@@ -74,5 +96,5 @@ def _elsewhere(measurement: Measurement, text: str, path: Path, error: OSError) 
         ) from error
     raise MeasurementError(
         f"{what}; the result stands in {printable(refuge)}",
-        next_step="Make room, move it there and run again with --resume: what was written stays.",
+        next_step="Move it to where it belongs and run again with --resume: what was written stays.",
     ) from error

@@ -169,6 +169,7 @@ class _Cards:
     def __init__(self, nvml: Any, handles: Sequence[Any], free_bytes: Sequence[int]) -> None:
         self.handles = handles
         self.width = len(handles)
+        self.over = False
         self._nvml = nvml
         self._free_bytes = free_bytes
 
@@ -182,6 +183,8 @@ class _Cards:
         )
         try:
             for _ in range(samples):
+                if self.over:
+                    return
                 pause(pause_s)
                 for handle in self.handles:
                     add(ask(handle))
@@ -190,9 +193,10 @@ class _Cards:
             raise MeasurementError(_words(error)) from None
 
     def read(self) -> list[Any]:
-        answers: list[Any] = []
-        self.collect(answers, 1, 0.0)
-        return answers[:-1]
+        try:
+            return [self._nvml.nvmlDeviceGetMemoryInfo(handle) for handle in self.handles]
+        except self._nvml.NVMLError as error:
+            raise MeasurementError(_words(error)) from None
 
     def fallen_bytes(self) -> list[int]:
         """How much less is free than before the start."""

@@ -53,6 +53,7 @@ class BackgroundSampler(ABC):
         self._marks: dict[str, tuple[float, Sequence[int]]] = {}
         self._notes: dict[str, int] = {}
         self._failure: Exception | None = None
+        self._current: Reading | None = None
         self._stopping = threading.Event()
         self._asked = threading.Event()
         self._wishes: list[_Wish] = []
@@ -100,6 +101,7 @@ class BackgroundSampler(ABC):
         except TimeoutError:
             raise _ended_early(None) from None
         self._curves = Curves(len(self._rooms))
+        self._curves.append(0.0, [0] * len(self._rooms))
         self._started_s = time.monotonic()
         self._threads = (
             threading.Thread(target=self._run, args=("samples", self._keep_sampling), daemon=True),
@@ -129,6 +131,8 @@ class BackgroundSampler(ABC):
         if self._trace is None:
             self._stopping.set()
             self._asked.set()
+            if self._current is not None:
+                self._current.over = True
             give_up_s = time.monotonic() + 2 * PATIENCE_S
             for thread in self._threads:
                 thread.join(max(0.0, give_up_s - time.monotonic()))
@@ -136,7 +140,7 @@ class BackgroundSampler(ABC):
                 # What a stuck call still uses is not closed under it.
                 raise _ended_early(None)
             self._let_go()
-            if self._failure is not None or self._others is None or not len(self._curves):
+            if self._failure is not None or self._others is None:
                 raise _ended_early(self._failure)
             self._trace = self._told(self._others)
         return self._trace
@@ -178,7 +182,7 @@ class BackgroundSampler(ABC):
 
     def _sample(self, pause_s: float) -> Exception | None:
         """Take some samples; the fault that kept the last of them from being taken, if one did."""
-        reading = self._reading()
+        reading = self._current = self._reading()
         answers: list[Any] = []
         missed = None
         try:
@@ -188,8 +192,7 @@ class BackgroundSampler(ABC):
                 missed = error
         for *sample, at_s in _complete(answers, reading.width + 1):
             self._curves.append(at_s - self._started_s, reading.taken_bytes(sample))
-        if len(self._curves):
-            self._latest = tuple(curve[-1] for curve in self._curves.taken_bytes)
+        self._latest = tuple(curve[-1] for curve in self._curves.taken_bytes)
         return missed
 
     def _keep_looking(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +46,9 @@ class Subject:
     measured: MeasuredModel
 
     def values(self, profile: str) -> Mapping[str, Any]:
-        """The profile as it stands in the section."""
-        values: Mapping[str, Any] = self.config[self.measured.section_key]["profiles"][profile]
-        return values
+        """The profile as it stands in the section; nothing where something else than an object stands there."""
+        values = self.config[self.measured.section_key]["profiles"][profile]
+        return values if isinstance(values, dict) else {}
 
     def changed(self) -> bool:
         """Whether the folder's ``config.json`` is another one by now; a commit of the Hub stays what it is."""
@@ -101,7 +102,9 @@ def _from_folder(folder: Path) -> Subject:
         raise MeasurementError(f"{CONFIG_NAME} cannot be used: {config.why}", got=printable(folder))
     body = config.get(section_key(config) or "")
     repo = body.get("repo") if isinstance(body, dict) and isinstance(body.get("repo"), str) else None
-    return _subject(str(folder), raw, config, _Origin(repo, None, _folder_weights(folder)))
+    # The engine takes it from a command line, where a word that begins with a dash is an option.
+    model = f"./{folder}" if str(folder).startswith("-") else str(folder)
+    return _subject(model, raw, config, _Origin(repo, None, _folder_weights(folder)))
 
 
 def _subject(model: str, raw: bytes, config: Mapping[str, Any], origin: _Origin) -> Subject:
@@ -111,6 +114,14 @@ def _subject(model: str, raw: bytes, config: Mapping[str, Any], origin: _Origin)
 
 
 def _section(config: Mapping[str, Any]) -> Section:
+    try:
+        json.dumps(config.get(section_key(config) or ""), allow_nan=False)
+    except ValueError:
+        # The engine does not mind, but what was measured could not be written down.
+        raise MeasurementError(
+            "the section holds a number that JSON does not have, as NaN or 1e999",
+            next_step="`zenit-hub validate` shows every error.",
+        ) from None
     reading = read_section(config, engine_facts(assumed_version()).kv_cache_dtypes)
     if isinstance(reading, NoSection):
         raise MeasurementError(

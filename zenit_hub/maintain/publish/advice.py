@@ -56,7 +56,7 @@ def _words(failure: HubFailure, hub: Hub, asked: Asked) -> tuple[str, str]:
     if trouble is Trouble.CLIENT:
         return (
             f"the Hub's client failed with {failure.said or 'an error'}",
-            "Check HF_ENDPOINT, the network and the token.",
+            "Check HF_ENDPOINT, the network, the proxy variables, the token and the Hub's cache (HF_HOME).",
         )
     status = f" ({failure.status})" if failure.status is not None else ""
     return (

@@ -168,7 +168,10 @@ def _receipt(file: Path) -> Receipt:
     name = printable(file, limit=400)
     data = read_limited(file, MAX_BYTES)
     measurement = read_measurement(data, name)
-    path = receipts.receipt_path(measurement.profile.name, measurement.device.name, data)
+    try:
+        path = receipts.receipt_path(measurement.profile.name, measurement.device.name, data)
+    except PublicationError as error:
+        raise PublicationError(f"{name}: {error}", next_step="Measure it again.") from error
     found = {receipts.in_repo(path): data}
     for suffix in PICTURES:
         picture = _picture(file.with_suffix(suffix))

@@ -63,10 +63,12 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The commit that a revision stands for, and the paths of all its files."""
+    """The commit that a revision stands for, and the paths of all its files. ``repo``: the name that the repo has
+    by now, where it was asked for by an older one."""
 
     commit: str
     paths: frozenset[str]
+    repo: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +91,14 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Pull:
-    """An open pull request. ``branch``: where it goes; ``body``: its first comment; ``conflicts``: paths."""
+    """A pull request. ``branch``: where it goes; ``body``: its first comment; ``conflicts``: paths;
+    ``is_open``: neither merged nor closed."""
 
     number: int
     branch: str
     body: str
     conflicts: tuple[str, ...]
+    is_open: bool = True
 
     @property
     def revision(self) -> str:
@@ -144,9 +148,9 @@ class Hub:
 
     @property
     def has_token(self) -> bool:
-        from huggingface_hub import get_token
+        from huggingface_hub import constants, get_token
 
-        return bool(self._token or get_token())
+        return bool(self._token or (not constants.HF_HUB_DISABLE_IMPLICIT_TOKEN and get_token()))
 
     def check_access(self, *, write: bool) -> None:
         """Whether the token may write to the repo's branches, or at least read its files."""
@@ -170,7 +174,8 @@ class Hub:
             info = self._api.model_info(self.repo, revision=revision, timeout=self._timeouts.read_s)
             if info.sha is None:
                 raise HubFailure(Trouble.UNKNOWN, said="an answer without a commit")
-            return Head(info.sha, frozenset(file.rfilename for file in info.siblings or ()))
+            paths = frozenset(file.rfilename for file in info.siblings or ())
+            return Head(info.sha, paths, info.id or self.repo)
 
         return self._reading(ask)
 
@@ -259,6 +264,7 @@ class Hub:
                 (found.target_branch or "").removeprefix("refs/heads/"),
                 str(getattr(comments[0], "content", "")) if comments else "",
                 _conflicts(found.conflicting_files),
+                found.status not in ("closed", "merged"),
             )
 
         return self._reading(ask)

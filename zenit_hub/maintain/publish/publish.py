@@ -126,7 +126,7 @@ class _Run:
         """Wait for another try. Raises :class:`PublishingFailed` where there is none."""
         if not is_transient(failure):
             raise explained(failure, self.hub, self.asked, self.tries.number)
-        self.tries.wait(failure)
+        self.tries.wait(failure, has_sent=bool(self.sent))
 
     def _try(self) -> Publication:
         if self.tries.number == 1:
@@ -203,6 +203,12 @@ class _Run:
         """See that the commit holds what was sent."""
         held = self.hub.entries(taken.sent.commit, taken.files)
         wrong = [path for path, data in taken.files.items() if path not in held or not held[path].holds(data)]
+        pull = taken.goal.pull
+        if not wrong and pull is not None and not self.hub.pull(pull.number).is_open:
+            # The commit stands in it and goes nowhere any more.
+            self.person.note(f"Pull request {pull.number} was merged or closed meanwhile.")
+            self.taken = None
+            raise HubFailure(Trouble.STALE_PARENT)
         if not wrong:
             return self._done(taken.sent, taken.goal)
         if taken.goal.opens:

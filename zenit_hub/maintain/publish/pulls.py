@@ -8,14 +8,18 @@ _MARKER = "<!-- zenit-hub publish -->"
 
 
 def marked(message: Message) -> Message:
-    """The message of a pull request, by which :func:`own_pull` knows it."""
-    return Message(message.title, f"{message.body}\n\n{_MARKER}")
+    """The message of a pull request, by which :func:`own_pull` knows it.
+
+    The Hub shows it as Markdown. In a block of code a device's name links nowhere and calls nobody; none of the
+    lines is the end of one.
+    """
+    return Message(message.title, f"```text\n{message.body}\n```\n\n{_MARKER}")
 
 
 def own_pull(hub: Hub, branch: str, author: str) -> Pull | None:
     """The newest open pull request of ``author`` to ``branch`` that a publication opened."""
     for number in hub.open_pulls(author):
         pull = hub.pull(number)
-        if _MARKER in pull.body and pull.branch == branch:
+        if _MARKER in pull.body and pull.branch == branch.removeprefix("refs/heads/"):
             return pull
     return None

@@ -15,9 +15,12 @@ from zenit_hub.limits import LFS_MARK
 MARK_BEGIN = "<!-- zenit-hub card: begin -->"
 MARK_END = "<!-- zenit-hub card: end -->"
 
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 _BREAK = re.compile(r"\r\n|\n|\r")
 _HEADER_EDGE = "---"
+_FENCE = re.compile(r" {0,3}(?:(`{3,})[^`\r\n]*|(~{3,})[^\r\n]*)(?![^\r\n])")
+"""The edge of a block of code, as CommonMark has it."""
+
+_TELLING = re.compile(f"zenit-hub card:|```|~~~|{_HEADER_EDGE}")
 _MEND = f"Each stands once, on a line of its own, below the YAML header: {MARK_BEGIN} and then {MARK_END}."
 
 
@@ -73,9 +76,11 @@ def with_block(readme: bytes | None, block: str, *, init_card: bool = False) -> 
 
 
 def _no_place(no_file: bool) -> PublicationError:
-    what = "there is no README.md" if no_file else "README.md has no markers between which the card belongs"
+    if no_file:
+        return PublicationError("there is no README.md", next_step="`--init-card` makes one.")
     return PublicationError(
-        what, next_step=f"`--init-card` adds them at the end. Or write them where it belongs. {_MEND}"
+        "README.md has no markers between which the card belongs",
+        next_step=f"`--init-card` adds them at the end. Or write them where it belongs. {_MEND}",
     )
 
 
@@ -93,8 +98,10 @@ def _text(readme: bytes) -> str:
 
 def _between(text: str) -> _Between | None:
     """Where the block stands; ``None``: there are no markers. Raises :class:`PublicationError`."""
-    lines = list(_lines(text))
-    begins, ends = (_marked(lines, mark) for mark in (MARK_BEGIN, MARK_END))
+    lines = list(_telling(text))
+    header_end = _header_end(text, lines)
+    outside, _ = _outside_code(text, lines, header_end)
+    begins, ends = (_marked(outside, mark) for mark in (MARK_BEGIN, MARK_END))
     if not begins and not ends:
         return None
     for found, mark, other in ((begins, MARK_BEGIN, ends), (ends, MARK_END, begins)):
@@ -105,15 +112,42 @@ def _between(text: str) -> _Between | None:
     begin, end = begins[0], ends[0]
     if end.number < begin.number:
         raise _wrong("the card ends before it begins", end)
-    header_end = _header_end(lines)
     if begin.number <= header_end:
         raise _wrong("the card begins within the YAML header", begin)
     return _Between(begin.end, end.at, _BREAK.findall(text[begin.at : begin.end])[0])
 
 
-def _lines(text: str) -> Iterator[_Line]:
-    for number, line in enumerate(_LINE.finditer(text), start=1):
-        yield _Line(number, line.start(), line.end(), line[0].strip())
+def _telling(text: str) -> Iterator[_Line]:
+    """The lines that may hold a marker, or an edge of the header or of a block of code."""
+    number, here = 1, 0
+    for word in _TELLING.finditer(text):
+        if word.start() < here:  # in the line before
+            continue
+        begin = max(text.rfind(end, here, word.start()) for end in "\r\n") + 1 or here
+        number += len(_BREAK.findall(text, here, begin))
+        breaks = _BREAK.search(text, word.end())
+        here = breaks.end() if breaks else len(text)
+        yield _Line(number, begin, here, text[begin:here].strip())
+        number += 1
+
+
+def _outside_code(text: str, lines: list[_Line], header_end: int) -> tuple[list[_Line], _Line | None]:
+    """The lines but those of blocks of code, where a marker is only shown; and the line that opens such a block
+    and none closes. What stands in the card itself opens nothing: it is replaced.
+    """
+    outside: list[_Line] = []
+    opened, fence, in_card = None, "", False
+    for line in lines:
+        found = None if in_card or line.number <= header_end else _FENCE.match(text, line.at)
+        edge = (found[1] or found[2]) if found else ""
+        if opened is not None:
+            opened = None if edge.startswith(fence) and line.text == edge else opened
+        elif edge:
+            opened, fence = line, edge
+        else:
+            outside.append(line)
+            in_card = (in_card or line.text == MARK_BEGIN) and line.text != MARK_END
+    return outside, opened
 
 
 def _marked(lines: list[_Line], mark: str) -> list[_Line]:
@@ -125,12 +159,12 @@ def _marked(lines: list[_Line], mark: str) -> list[_Line]:
     return found
 
 
-def _header_end(lines: list[_Line]) -> int:
+def _header_end(text: str, lines: list[_Line]) -> int:
     """The number of the line that closes the YAML header; 0: there is none."""
-    written = [line for line in lines if line.text.removeprefix("\ufeff")]
-    if not written or written[0].text.removeprefix("\ufeff") != _HEADER_EDGE:
+    edges = [line for line in lines if line.text.removeprefix("\ufeff") == _HEADER_EDGE]
+    if not edges or text[: edges[0].at].strip("\ufeff \t\r\n"):
         return 0
-    return next((line.number for line in written[1:] if line.text == _HEADER_EDGE), 0)
+    return next((line.number for line in edges[1:]), 0)
 
 
 def _wrong(what: str, line: _Line) -> PublicationError:
@@ -139,12 +173,19 @@ def _wrong(what: str, line: _Line) -> PublicationError:
 
 def _with_markers(text: str) -> tuple[str, _Between]:
     """``text`` with both markers at its end, after an empty line."""
+    lines = list(_telling(text))
+    _, opened = _outside_code(text, lines, _header_end(text, lines))
+    if opened is not None:
+        raise PublicationError(
+            f"README.md, line {opened.number}: the block of code that begins here does not end, and a card below it "
+            f"would be a part of it",
+            next_step="Close it.",
+        )
     found = _BREAK.search(text)
     newline = found[0] if found else "\n"
-    last = next(reversed(list(_lines(text))), None)
-    gap = ""
-    if last is not None:
-        gap = ("" if _BREAK.search(text, last.at) else newline) + (newline if last.text else "")
+    body = text.removesuffix("\n").removesuffix("\r")
+    last = body[max(body.rfind("\n"), body.rfind("\r")) + 1 :].strip()
+    gap = (newline if text and body == text else "") + (newline if last else "")
     head = f"{text}{gap}{MARK_BEGIN}{newline}"
     return f"{head}{MARK_END}{newline}", _Between(len(head), len(head), newline)
 

@@ -119,5 +119,9 @@ def _outdated(
     values = changed_values(profile, measurement)
     if values is not None:
         return f"the profile has changed since it was measured: {values}; measure it again"
+    if not measurement.model.weights:
+        return (
+            "it names no weight files, so that nobody can see whether they are the repo's; measure it again"
+        )
     files = changed_weights(weights, measurement.model.weights)
     return f"the weights have changed since they were measured: {files}; measure it again" if files else None

@@ -79,18 +79,18 @@ class Tries:
         self._deadline_s += seconds
         self._began_s += seconds
 
-    def wait(self, failure: HubFailure) -> None:
-        """Wait for the next try. Raises :class:`PublishingFailed` where there is none, or no time for it."""
+    def wait(self, failure: HubFailure, *, has_sent: bool = True) -> None:
+        """Wait for the next try. Raises :class:`PublishingFailed` where there is none, or no time for it.
+        ``has_sent``: a commit may have landed."""
         why = f"The Hub: {failure.sentence}"
         if self.number >= self.pace.tries:
-            raise self._given_up(failure, f"{self.number} tries did not do it")
+            raise self._given_up(failure, f"{self.number} tries did not do it", has_sent)
         seconds, remark = self._seconds(failure)
         left_s = self._deadline_s - self.clock.now_s()
         if seconds >= left_s:
             limit = told_s(self.pace.deadline_s)
-            raise self._given_up(
-                failure, f"{told_s(seconds)} to wait go beyond the {limit} that all tries may take"
-            )
+            why_not = f"{told_s(seconds)} to wait go beyond the {limit} that all tries may take"
+            raise self._given_up(failure, why_not, has_sent)
         next_try = f"try {self.number + 1} of {self.pace.tries}"
         self.listener.note(f"{why}. Waiting {told_s(seconds)}{remark}, then {next_try}.")
         self.clock.sleep(seconds)
@@ -109,10 +109,10 @@ class Tries:
         span_s = max(self.pace.first_wait_s, 2 * took_s) * 2.0 ** (self.number - 1)
         return min(span_s, self.pace.longest_wait_s) * (0.25 + 0.75 * chance), ""
 
-    def _given_up(self, failure: HubFailure, why: str) -> PublishingFailed:
+    def _given_up(self, failure: HubFailure, why: str, has_sent: bool) -> PublishingFailed:
         landed = (
             "Whether it landed is not known: the same command finds out, and finishes it"
-            if failure.trouble is Trouble.UNKNOWN
+            if has_sent and failure.trouble is Trouble.UNKNOWN
             else "Run the same command again later"
         )
         return PublishingFailed(

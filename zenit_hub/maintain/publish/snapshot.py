@@ -45,6 +45,11 @@ class Snapshot:
 def take(hub: Hub, revision: str, paths: Iterable[str], needs: Needs) -> Snapshot:
     """The repo at the head of ``revision``; ``paths``: files beside config and card that may be written."""
     head = hub.head(revision)
+    if head.repo != hub.repo:
+        raise PublicationError(
+            f"{printable(hub.repo)} is called {printable(head.repo)} by now",
+            next_step=f"Name it so: --repo {printable(head.repo)}. The card's commands have this name, too.",
+        )
     weights = sorted(path for path in head.paths if path.endswith(WEIGHT_SUFFIXES))
     entries = hub.entries(head.commit, [CONFIG_NAME, README_NAME, *paths, *weights])
     if CONFIG_NAME not in entries:

@@ -52,7 +52,6 @@ _current: ContextVar[Call | None] = ContextVar("zenit_hub_call", default=None)
 
 def watched(work: Callable[[], T], *, request_s: float, total_s: float) -> T:
     """``work()``, all of it done after ``total_s``. Raises what it raises, and :class:`HubFailure`."""
-    _watch_the_client()
     call = Call(request_s, time.monotonic() + total_s)
 
     def run() -> T:
@@ -60,6 +59,7 @@ def watched(work: Callable[[], T], *, request_s: float, total_s: float) -> T:
         return work()
 
     try:
+        _watch_the_client()
         return within(total_s + BACKSTOP_S, run)
     except TimeoutError:
         raise HubFailure(Trouble.UNKNOWN, said="no answer in time") from None
