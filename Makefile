@@ -36,8 +36,9 @@ lint: env ## ruff and mypy
 	@"$(BIN)/ruff" format --check .
 	@"$(BIN)/mypy"
 
-reference: env ## write the pages in .docs/reference anew, from the program itself
+reference: env ## write the pages in .docs/reference and the README's picture anew, from the program itself
 	@"$(BIN)/python" -m tools.reference
+	@"$(BIN)/python" -m tools.picture
 
 versions: env ## hold the compat table against the wheels of six vLLM versions (a gigabyte of downloads, once)
 	@"$(BIN)/python" tools/engine_versions.py

@@ -270,3 +270,13 @@ def test_a_card_addresses_a_little_less_than_is_on_its_box(card: CommonCard) -> 
     assert 0.9 * on_the_box * GIB < card.total_bytes < on_the_box * GIB
     assert card.idle_free_bytes <= card.total_bytes
     assert card.integrated == (card.system_bytes > 0)
+
+
+def test_layouts_that_no_machine_holds_are_not_worked_out() -> None:
+    """A section of a stranger may name a billion ranks, or each of 64 profiles its own number of them."""
+    sizes = [1, 16, 17, 10**9, *range(100, 160)]
+    profiles = {f"p{size}": needs(10, 1000 + size, **PIN, tensor_parallel_size=size) for size in sizes}
+    facts = gather(config(profiles))
+
+    assert {step.count for step in facts.steps} == {1, 16}
+    assert {row.count for row in facts.cards} == {1}

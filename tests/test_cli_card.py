@@ -234,3 +234,35 @@ def test_a_readme_without_end_is_not_read(tmp_path: Path, model: Path) -> None:
     with pytest.raises(CardError, match="too large"):
         source.find_source(str(model), None, huge)
     assert main(["card", str(model), "--readme", "/dev/zero", "--check"]) == 1
+
+
+def test_the_hub_clients_cache_is_not_written_into(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A snapshot's README.md is a link to a blob that is named after its content."""
+    snapshot = tmp_path / "models--org--model" / "snapshots" / ("a" * 40)
+    snapshot.parent.mkdir(parents=True)
+    model.rename(snapshot)
+
+    assert main(["card", str(snapshot), "--write"]) == 2
+    assert "is the Hub client's cache" in capsys.readouterr().err
+    assert (snapshot / "README.md").read_bytes() == README
+    assert main(["card", str(snapshot), "--check"]) == 1
+
+
+def test_a_folder_without_a_hub_id_keeps_the_one_in_its_card(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`publish` wrote it; a checkout in CI does not know it, and the section need not say it."""
+    section = {**CONFIG["serving_profiles"]}
+    del section["repo"]
+    (model / "config.json").write_text(json.dumps({**CONFIG, "serving_profiles": section}))
+    file = model / "README.md"
+
+    assert main(["card", str(model), "--write", "--repo", "ann/other"]) == 0
+    assert main(["card", str(model), "--check"]) == 0
+    assert "vllm serve ann/other\n" in file.read_text()
+    file.write_bytes(README)
+    capsys.readouterr()
+    assert main(["card", str(model)]) == 0
+    assert "vllm serve ORG/MODEL\n" in capsys.readouterr().out

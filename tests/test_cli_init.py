@@ -170,6 +170,7 @@ def test_the_hub_clients_cache_is_not_written_into(
         (["--create-pr"], "--create-pr is for a Hub repo"),
         (["--yes"], "--yes is for a Hub repo"),
         (["--revision", "main"], "--revision is for a Hub repo"),
+        (["--token", ""], "--token is for a Hub repo"),
         (["--repo", "no repo"], "--repo names no Hub repo"),
         (["--repo", "gpt2"], "--repo names no Hub repo"),
     ],
@@ -187,6 +188,10 @@ def test_a_folder_is_not_asked_what_only_the_hub_can_do(
     [
         (["org/model", "--write"], 2, "--write is for a folder on this machine"),
         (["org/model", "--create-pr", "--revision", "refs/pr/2"], 2, "--create-pr goes to a branch"),
+        (["org/model", "--yes", "--revision", "a" * 40], 2, "--revision names a commit"),
+        (["org/model", "--revision", ""], 2, "--revision names no branch"),
+        (["org/model", "--token", "a b"], 2, "--token holds no Hub token"),
+        (["https://user:hf_SESAMEsesameSESAME@hub/org/model"], 1, "got https://…@hub/org/model; allowed"),
         (["./no/where"], 1, "there is no such model"),
         (["org/model:Q4"], 1, "there is no such model"),
     ],
@@ -273,3 +278,25 @@ def test_a_lost_answer_is_no_second_commit(org: LoopbackHub, capsys: pytest.Capt
 
     assert f"committed to {REPO}" in capsys.readouterr().out
     assert org.count("POST", "*/commit/*") == 1
+
+
+def test_a_token_that_is_typed_is_used(
+    org: LoopbackHub, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For reading and for sending, before the one of the environment; it is not shown."""
+    monkeypatch.setenv("HF_TOKEN", "hf_nobody")
+    typed = org.account("ann")
+
+    assert main(["init", REPO, "--create-pr", "--token", typed]) == 0
+    out, err = capsys.readouterr()
+    assert typed not in out + err
+    assert org.pulls(REPO)[0].author == "ann"
+
+
+def test_another_section_is_found_with_what_to_type(
+    org: LoopbackHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where it stands in our open pull request."""
+    assert main(["init", REPO, "--create-pr"]) == 0
+    assert main(["init", REPO, "--create-pr", "--window", "4096"]) == 1
+    assert f"`zenit-hub validate {REPO}` checks them" in capsys.readouterr().err

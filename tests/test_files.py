@@ -9,7 +9,7 @@ import pytest
 
 from zenit_hub.answer import Unreadable
 from zenit_hub.cli.main import main
-from zenit_hub.files import read_limited
+from zenit_hub.files import read_limited, replace_file
 from zenit_hub.read import read_file
 
 
@@ -37,6 +37,17 @@ def test_a_pipe_and_an_endless_device_are_not_read(pipe: Path, tmp_path: Path) -
         found = read_file(path)
         assert isinstance(found, Unreadable)
     assert read_file(tmp_path / "absent.json") is None
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    """Not Python's number of an open folder, and not the file beside it that would have become it."""
+    with pytest.raises(IsADirectoryError) as reading:
+        read_limited(tmp_path, 1)
+    with pytest.raises(FileNotFoundError) as writing:
+        replace_file(tmp_path / "no" / "README.md", b"")
+
+    assert reading.value.filename == str(tmp_path)
+    assert writing.value.filename == str(tmp_path / "no" / "README.md")
 
 
 @pytest.mark.parametrize(

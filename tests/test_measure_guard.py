@@ -15,6 +15,7 @@ import pytest
 from tests.rigs import small_engine
 from tests.rigs.small_engine import left_behind
 from zenit_hub.maintain.measure import guard
+from zenit_hub.maintain.measure.guarded import Guarded
 
 GRACE_S = 0.2
 PATIENCE_S = 10.0
@@ -211,6 +212,57 @@ def test_a_guard_that_is_killed_takes_its_engine_with_it(begin: Begin) -> None:
 
     assert has_ended(pid)
     os.rmdir(folder)  # nobody is left to do it
+
+
+def test_the_tool_does_the_rest_for_a_guard_that_is_killed(tmp_path: Path) -> None:
+    """The engine's group, its folder and the shared memory that only it had."""
+    log = tmp_path / "log"
+    environment = {**os.environ, small_engine.VARIABLE: "shared stubborn"}
+    engine = (sys.executable, "-S", small_engine.__file__, "m", "--port", "0")
+    guarded = Guarded(engine, environment, log, GRACE_S)
+    assert guarded.start()
+    while "(EngineCore" not in log.read_text():
+        time.sleep(0.01)
+    os.kill(guard.parents()[guarded.pid], signal.SIGKILL)
+    assert guarded.has_ended(PATIENCE_S)
+    guarded.end()
+
+    assert "made shared" in log.read_text()
+    assert has_ended(guarded.pid)
+    assert not [name for name in left_behind(log.read_text()) if not name.startswith("/proc/")]
+
+
+def test_the_engines_folder_leaves_room_for_the_name_of_a_socket(
+    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the system's temporary files go."""
+    far = tmp_path / ("t" * 80)
+    far.mkdir()
+    monkeypatch.setenv("TMPDIR", str(far))
+    folder = begin().wait_for("made folder").split()[2]
+
+    assert len(f"{folder}/01234567-89ab-cdef-0123-456789abcdef") <= 107
+
+
+def test_the_cgroup_of_a_tool_that_is_gone_is_removed(tmp_path: Path) -> None:
+    """By the guard, which is the last that knows of it."""
+    group = tmp_path / "group"
+    group.mkdir()
+    (group / "cgroup.procs").write_text("")
+    # The kernel takes a group's files away with it; here the engine does.
+    engine = python(f"import os, time; os.unlink({str(group / 'cgroup.procs')!r}); time.sleep(60)")
+    words = [sys.executable, "-I", "-S", guard.__file__, "--cgroup", str(group), str(GRACE_S), *engine]
+    starter = (
+        "import os, subprocess, sys, time\n"
+        "guard = subprocess.Popen(sys.argv[2:], stdin=-1, stdout=-1, start_new_session=True)\n"
+        "while os.path.exists(sys.argv[1]): time.sleep(0.01)"
+    )
+    subprocess.run([*python(starter), str(group / "cgroup.procs"), *words], check=True, timeout=PATIENCE_S)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while group.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+
+    assert not group.exists()
 
 
 def has_ended(pid: int) -> bool:

@@ -143,6 +143,8 @@ def test_the_environment_of_an_engine(tmp_path: Path) -> None:
         "ZENIT_EFFECTIVE_MAX_MODEL_LEN": "1",
         "ZENIT_OF_THE_MODELS_OWN": "1",
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "VLLM_API_KEY": "of-another-server",
+        "VLLM_LOGGING_COLOR": "1",
         "VLLM_LOGGING_LEVEL": "ERROR",
         "VLLM_CONFIGURE_LOGGING": "0",
     }
@@ -154,6 +156,7 @@ def test_the_environment_of_an_engine(tmp_path: Path) -> None:
     assert given == {name: shell[name] for name in kept} | {
         "ZENIT_SERVING_PROFILE": "p",
         "VLLM_CACHE_ROOT": "/c",
+        "VLLM_LOGGING_COLOR": "0",
         "VLLM_LOGGING_LEVEL": "INFO",
         "VLLM_MAX_COMPLETION_PROMPTS": "65536",
         "VLLM_NO_USAGE_STATS": "1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -93,6 +94,18 @@ def test_a_sample_stands_on_one_line() -> None:
             "device.platform",
         ),
         (to_json(a_measurement()).replace('"measured"', '"guessed"').encode(), "verdict"),
+        (to_json(a_measurement()).replace("124.8", "NaN").encode(), "/boots/0/sampled_hz is NaN"),
+        (
+            to_json(a_measurement()).replace("[0.0, 0]", "[0, 1e999]").encode(),
+            "/boots/0/samples/0/1 is 1e999",
+        ),
+        (
+            to_json(a_measurement()).replace('{\n  "', '{\n  "verdict": "failed",\n  "', 1).encode(),
+            "/verdict the key stands more than once",
+        ),
+        (to_json(a_measurement()).encode("utf-8-sig"), "byte order mark"),
+        (to_json(a_measurement()).encode("utf-16"), "is no measurement"),
+        (re.sub(r"\[\d[\d.]*, ", f"[{10**400}, ", to_json(a_measurement()), count=1).encode(), "too large"),
     ],
 )
 def test_what_is_none_is_said_to_be_none(data: bytes, words: str) -> None:
@@ -102,6 +115,16 @@ def test_what_is_none_is_said_to_be_none(data: bytes, words: str) -> None:
 
     assert words in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_figure_is_a_whole_number_however_it_is_spelled() -> None:
+    """``24.0`` is an integer to the schema; in a config it would be none."""
+    text = to_json(a_measurement()).replace(f": {FIGURE_BYTES},", f": {FIGURE_BYTES}.0,")
+    read = read_measurement(text.encode(), "m.json")
+
+    assert f"{FIGURE_BYTES}.0" in text
+    assert (type(read.requires_free_bytes), type(read.kv_cache_memory_bytes)) == (int, int)
+    assert read.requires_free_bytes == FIGURE_BYTES
 
 
 # --- validate understands it
@@ -129,6 +152,12 @@ def test_validate_accepts_what_measure_writes(measurement: Measurement) -> None:
         ({"measurement_version": 2}, "/measurement_version", "only 1"),
         ({"requires_free_bytes": FIGURE_BYTES - 200}, "/requires_free_bytes", "below the largest drop"),
         ({"requires_free_bytes": None}, "/requires_free_bytes", "the verdict is measured"),
+        ({"boots": []}, "/requires_free_bytes", "no cold or warm boot that answered stands behind"),
+        (
+            {"requires_free_bytes": 2**60},
+            "/requires_free_bytes",
+            "more than the 33704378368 bytes of its device",
+        ),
     ],
 )
 def test_validate_names_what_is_wrong(changes: dict[str, Any], path: str, words: str) -> None:

@@ -186,6 +186,50 @@ def test_a_token_on_the_command_line(command: Command, publisher: Publisher, fil
         assert "cret" not in told.err
 
 
+SECRET = "hf_SESAMEsesameSESAME"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("a.json", "--tokn", SECRET), "got --tokn …"),
+        ((f"--tokn={SECRET}",), "got --tokn=…. See"),
+        (("a.json", "--hf-token", "SESAME"), "got --hf-token …"),
+        (
+            ("--repo", f"https://user:{SECRET}@huggingface.co/{REPO}"),
+            "got https://…@huggingface.co/zenit/altay",
+        ),
+        ((SECRET,), "No such file or directory: hf_…"),
+        (("--json", SECRET), "No such file or directory: hf_…"),
+    ],
+)
+def test_a_token_where_none_belongs(command: Command, file: str, words: tuple[str, ...], said: str) -> None:
+    """With a slip of the finger, within an address as git takes it, as a file: it is not shown."""
+    told = command(*words, file, "--yes", *(() if "--repo" in words else ("--repo", REPO)))
+
+    assert told.status in (1, 2)
+    assert said in told.err
+    assert "sesame" not in (told.out + told.err).lower()
+    assert "--json" not in words or json.loads(told.out)["error"] in told.err
+
+
+def test_a_files_name_is_shown_without_its_control_characters(command: Command, tmp_path: Path) -> None:
+    """A shell's pattern finds what a stranger's archive put there."""
+    told = command(str(tmp_path / "\x1b[31m.json"), "--repo", REPO, "--yes")
+    assert told.err == f"Error: No such file or directory: {tmp_path}/\\u001b[31m.json\n"
+
+
+def test_into_a_pull_request_by_its_revision(command: Command, publisher: Publisher, file: str) -> None:
+    """Machines that serve compile anew once it is merged, not before."""
+    command(file, "--repo", REPO, "--create-pr", "--yes")
+    path = Path(file).with_name("other.json")
+    path.write_text(to_json(measured("s32k", 11)))
+    told = command(str(path), "--repo", REPO, "--revision", "refs/pr/1", "--yes")
+
+    assert told.status == 0
+    assert "Hint: Once it is merged: serving machines recompile once" in told.err
+
+
 def test_what_goes_on_is_said(command: Command, publisher: Publisher, file: str) -> None:
     """Waits and tries on stderr; nothing of it on stdout."""
     publisher.hub.fail("POST", "*/commit/*", retry_after_s=0)
@@ -215,6 +259,8 @@ def test_nobody_can_be_asked(command: Command, publisher: Publisher, file: str) 
         (("--repo", "https://hub/zenit/altay"), "--repo names no Hub repo"),
         (("--repo", REPO, "--revision", "refs%2Fpr%2F2"), "--revision names no branch"),
         (("--repo", REPO, "--revision", ""), "--revision names no branch"),
+        (("--repo", REPO, "--revision", ".."), "--revision names no branch"),
+        (("--repo", REPO, "--revision", "a//b"), "--revision names no branch"),
         (("--repo", REPO, "--revision", "a" * 40), "--revision names a commit"),
         (("--repo", REPO, "--revision", "refs/pr/2", "--create-pr"), "--create-pr goes to a branch"),
         (("--repo", REPO, "--json", "--quiet"), "--json and --quiet at once"),
@@ -314,6 +360,8 @@ def test_ctrl_c(command: Command, publisher: Publisher, file: str, monkeypatch: 
     assert told.status == 130
     assert "the same command finds out whether a commit landed" in told.err
     assert publisher.ours() == []
+    told = command(file, "--repo", REPO, "--json")
+    assert (told.status, json.loads(told.out)["outcome"]) == (130, "interrupted")
 
 
 def on_a_terminal(hub: LoopbackHub, folder: Path, typed: str, *words: str) -> Told:

@@ -57,6 +57,15 @@ def test_pictures_beside_it_go_along(tmp_path: Path) -> None:
     assert found.receipts[0].files[f"{receipt}.svg"] == b"m256k.svg"
 
 
+def test_a_profile_that_no_section_can_name_is_refused_with_its_file(tmp_path: Path) -> None:
+    """Of many files people must know which; the name itself is shown without its control characters."""
+    text = to_json(measured("m256k")).replace('"name": "m256k"', '"name": "../\\u001b[31m"')
+    (tmp_path / "odd.json").write_text(text)
+
+    with pytest.raises(PublicationError, match=r"odd\.json: a receipt's folder .*got \.\./\\u001b\[31m"):
+        load([tmp_path / "odd.json"], REPO)
+
+
 def test_what_is_no_measurement_is_named(tmp_path: Path) -> None:
     """The file, and what it should be."""
     other = tmp_path / "other.json"

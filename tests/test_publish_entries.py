@@ -260,6 +260,10 @@ def test_a_sound_verified_measurement_may_be_published() -> None:
             {"requires_free_bytes": 0, "boots": (a_boot("cold", 0),)},
             "requires_free_bytes: must be 1 or more, got 0",
         ),
+        (
+            {"model": replace(a_measurement().model, weights=())},
+            "it names no weight files, so that nobody can see whether they are the repo's",
+        ),
         ({"boots": ()}, "no cold or warm boot that answered stands behind the figure"),
         (
             {"boots": (replace(a_boot(), outcome="contaminated"), a_boot("verification"))},

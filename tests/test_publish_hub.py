@@ -7,7 +7,7 @@ import time
 from datetime import datetime, timezone
 
 import pytest
-from huggingface_hub import HfApi, get_session
+from huggingface_hub import HfApi, close_session, constants, get_session
 from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
 from tests.rigs.hub import LoopbackHub
@@ -239,3 +239,29 @@ def test_a_file_behind_a_redirect(publisher: Publisher, tmp_path: object) -> Non
         ours = Hub(REPO, OWNER, endpoint=hub.url)
         entry = ours.entries(head, ["README.md"])["README.md"]
         assert ours.content(head, entry) == hub.read(REPO, "README.md")
+
+
+@pytest.mark.parametrize("proxy", ["nonsense://SESAME", "socks5://u:SESAME@127.0.0.1:1"])
+def test_a_proxy_that_the_client_cannot_use(
+    publisher: Publisher, ours: Hub, monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    """A failure like any other, without the address."""
+    for name in ("ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, proxy)
+    close_session()
+    with pytest.raises(HubFailure) as caught:
+        ours.head("main")
+    monkeypatch.undo()
+    close_session()
+
+    assert caught.value.trouble is Trouble.CLIENT
+    assert "SESAME" not in caught.value.sentence
+
+
+def test_a_login_that_may_not_be_used_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``HF_HUB_DISABLE_IMPLICIT_TOKEN``: the client sends only a token that was typed."""
+    monkeypatch.setenv("HF_TOKEN", OWNER)
+    for disabled in (True, False):
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", disabled)
+        assert Hub(REPO).has_token is not disabled
+        assert Hub(REPO, OWNER).has_token

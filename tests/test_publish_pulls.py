@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from huggingface_hub import HfApi
 
 from tests.measurements import CARD, GIB
 from tests.rigs.hub import LoopbackHub
@@ -312,3 +313,47 @@ def test_twelve_profiles_are_one_pull_request(stranger: Publisher) -> None:
 
     assert isinstance(outcome, Proposed)
     assert stranger.hub.pulls(REPO)[0].title == f"Measured: 12 profiles on {CARD}"
+
+
+@pytest.mark.parametrize("end", ["merged", "closed"])
+def test_one_that_is_merged_or_closed_while_it_is_updated(stranger: Publisher, end: str) -> None:
+    """The commit in it goes nowhere any more: another one is opened, on top of what the branch holds by now."""
+    propose(stranger)
+    hub = stranger.hub
+
+    def meanwhile() -> None:
+        api = HfApi(hub.url, token=OWNER)
+        if end == "merged":
+            api.merge_pull_request(REPO, 1)
+        else:
+            api.change_discussion_status(REPO, 1, "closed")
+
+    hub.fail("POST", COMMITS, meanwhile=meanwhile)
+    outcome = propose(stranger, measured("m256k", 25))
+
+    assert isinstance(outcome, Proposed)
+    assert (outcome.pull_request, outcome.updated) == (2, False)
+    assert stranger.person.said[0] == "Pull request 1 was merged or closed meanwhile."
+    assert stranger.figures("refs/pr/2") == {"m256k": 25 * GIB}
+    assert stranger.figures() == ({"m256k": 24 * GIB} if end == "merged" else {})
+    assert [pull.status for pull in hub.pulls(REPO)] == [end, "open"]
+
+
+def test_a_branch_by_its_whole_name_is_the_same_branch(stranger: Publisher) -> None:
+    """``refs/heads/main`` opens no second one."""
+    propose(stranger)
+    assert propose(stranger, measured("s32k", 11), branch="refs/heads/main").pull_request == 1
+
+
+def test_what_a_pull_request_says_is_no_markdown(stranger: Publisher) -> None:
+    """A device's name is shown as it is: no picture, no link, nobody called."""
+    name = "![x](https://example.org/x) ``` @owner <!-- zenit-hub publish -->"
+    propose(stranger, measured("m256k", device=name))
+
+    (pull,) = stranger.hub.pulls(REPO)
+    first, *lines = pull.description.splitlines()
+    assert first == "```text"
+    assert [line for line in lines if name in line] == [lines[0]]
+    assert [number for number, line in enumerate(lines) if line.startswith("```")] == [lines.index("```")]
+    assert lines.index("```") > 0
+    assert propose(stranger, measured("s32k", 11)).pull_request == 1

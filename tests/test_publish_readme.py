@@ -193,3 +193,50 @@ def test_added_markers_leave_every_byte_before_them(readme: str, block: str) -> 
     assert after.startswith(readme.encode())
     assert block_of(after) == block
     assert with_block(after, block) == after
+
+
+# --- blocks of code
+
+PAIR = f"{MARK_BEGIN}\n{MARK_END}"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        f"```html\n{PAIR}\n```\n",
+        f"~~~~\n```\n~~~\n{PAIR}\n~~~~~\n",
+        f"   ````\n```\n{PAIR}\n  ```` \n",
+    ],
+)
+def test_markers_in_a_block_of_code_are_only_shown(shown: str) -> None:
+    """A card that tells of its own markers keeps them, and the real ones below count."""
+    readme = f"{HEADER}# Model\n\n{shown}\n{MARK_BEGIN}\nOLD\n{MARK_END}\n"
+
+    assert with_block(readme.encode(), NEW).decode() == readme.replace("OLD", NEW)
+    with pytest.raises(PublicationError, match="has no markers"):
+        with_block(shown.encode(), NEW)
+    assert (
+        with_block(shown.encode(), NEW, init_card=True).decode().startswith(f"{shown}\n{MARK_BEGIN}\n{NEW}")
+    )
+
+
+def test_what_opens_no_block_of_code_hides_nothing() -> None:
+    """Code within a line, an indented fence, one in the YAML header, and whatever the old card held."""
+    before = "---\na: |\n  ```\n---\n``` `x` ```\n    ```\n"
+    readme = f"{before}{MARK_BEGIN}\n```\ncut off\n{MARK_END}\n"
+
+    assert with_block(readme.encode(), NEW).decode() == f"{before}{MARK_BEGIN}\n{NEW}\n{MARK_END}\n"
+
+
+def test_markers_are_not_added_into_a_block_of_code() -> None:
+    """One that does not end would swallow the card: refused with its line."""
+    with pytest.raises(PublicationError, match=r"line 3: the block of code that begins here does not end"):
+        with_block(b"# Model\n\n```bash\nls\n", NEW, init_card=True)
+
+
+def test_millions_of_lines_are_stepped_over() -> None:
+    """Only the lines that may tell something are looked at."""
+    readme = "\n" * 4_000_000 + f"{MARK_BEGIN}\nold\n{MARK_END}\nx\n{MARK_END}\n"
+
+    with pytest.raises(PublicationError, match=r"line 4000005: .* stands there 2 times"):
+        with_block(readme.encode(), NEW)

@@ -78,15 +78,16 @@ def test_time_to_think_does_not_count() -> None:
 
 
 def test_the_end_says_what_is_known() -> None:
-    """Whether it landed, where that is not known; else when to come again."""
-    for trouble, words in (
-        (Trouble.UNKNOWN, "Whether it landed is not known"),
-        (Trouble.BUSY, "again later"),
+    """Whether it landed, where that is not known; else, and where nothing was sent, when to come again."""
+    for trouble, has_sent, words in (
+        (Trouble.UNKNOWN, True, "Whether it landed is not known"),
+        (Trouble.UNKNOWN, False, "again later"),
+        (Trouble.BUSY, True, "again later"),
     ):
         tries = Tries(Pace(tries=1), QuickClock(), Somebody())
         tries.begin()
         with pytest.raises(PublishingFailed, match=words):
-            tries.wait(HubFailure(trouble))
+            tries.wait(HubFailure(trouble), has_sent=has_sent)
 
 
 def test_what_another_try_may_mend() -> None:

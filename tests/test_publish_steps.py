@@ -402,3 +402,13 @@ def test_what_a_whole_commit_id_is() -> None:
     assert is_commit("0123456789abcdef" * 2 + "01234567")
     assert not is_commit("main")
     assert not is_commit("z" * 40)
+
+
+def test_a_repo_that_was_renamed_is_called_by_its_name(publisher: Publisher) -> None:
+    """The Hub finds it by the old one; the card would tell people to type that."""
+    publisher.hub.rename(REPO, "zenit/other")
+    with pytest.raises(
+        PublicationError, match=r"zenit/altay is called zenit/other by now. .*--repo zenit/other"
+    ):
+        publisher.publish()
+    assert publisher.ours() == []

@@ -45,6 +45,11 @@ from zenit_hub.serve_options import known_flags
             ["--otlp-traces-endpoint", "https://me:SESAME@host/x"],
             ["--otlp-traces-endpoint", "https://…@host/x"],
         ),
+        (["--revision", "hf_SESAMEsesameSESAME"], ["--revision", "hf_…"]),
+        (
+            ["--load-format", "hf_transfer", "--x", "hf_short"],
+            ["--load-format", "hf_transfer", "--x", "hf_short"],
+        ),
         (["--tokenizer", "org/model@main"], ["--tokenizer", "org/model@main"]),
         (["--max-num-batched-tokens", "4096"], ["--max-num-batched-tokens", "4096"]),
     ],

@@ -19,7 +19,8 @@ from tests.rigs.desk import PROFILES
 from tests.rigs.hook import HookServer, Launch, choice, config_folder
 from tests.rigs.hook_child import cards, engine, serve
 from tests.rigs.model_repo import copy_project
-from tests.test_docs import KINDS, vllm_lines
+from tests.test_docs import vllm_lines
+from tests.test_docs_shown import KINDS
 from zenit_hub import env
 
 pytest_plugins = ("tests.rigs.hook_fixtures",)

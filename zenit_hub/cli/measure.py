@@ -180,7 +180,7 @@ def _measure(wanted: _Wanted, sink: Sink, options: argparse.Namespace) -> int:
     except KeyboardInterrupt as interrupt:
         sink.error("interrupted; what was written stays, and the same command with --resume goes on")
         return TERMINATED if isinstance(interrupt, _Terminated) else INTERRUPTED
-    done = [m.profile.name for m in measurements if m.verdict == "measured"]
+    done = [m.profile.name for m in measurements if m.verdict == "measured" and not m.disproved]
     files = [printable(wanted.output / f"{name}.json", limit=1000) for name in done]
     if options.quiet:
         for file in files:
@@ -190,7 +190,7 @@ def _measure(wanted: _Wanted, sink: Sink, options: argparse.Namespace) -> int:
             sink.data(summary(measurement))
         if files:
             sink.hint(f"zenit-hub publish {shlex.join(files)} --repo ORG/MODEL --dry-run")
-    return 0 if all(m.verdict == "measured" for m in measurements) else 1
+    return 0 if len(done) == len(measurements) else 1
 
 
 class _Terminated(KeyboardInterrupt):

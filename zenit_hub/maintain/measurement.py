@@ -195,6 +195,11 @@ class Measurement:
         """Whether a launch with no more free than the figure answered."""
         return self.verification is not None and self.verification.outcome == "answered"
 
+    @property
+    def disproved(self) -> bool:
+        """Whether a launch with no more free than the figure did not answer."""
+        return self.verification is not None and self.verification.outcome == "failed"
+
 
 def to_json(measurement: Measurement) -> str:
     """The document, as it is written to a file: the same measurement gives the same bytes."""

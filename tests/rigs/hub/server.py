@@ -118,6 +118,12 @@ class LoopbackHub:
         with self._effects:
             self.repository(repo_id).branch(name, start)
 
+    def rename(self, repo_id: str, name: str) -> None:
+        """Give a repo another id; by its old one it is found all the same."""
+        with self._effects:
+            repo = self._world.repos[name] = self.repository(repo_id)
+            repo.repo_id = name
+
     def tag(self, repo_id: str, name: str, revision: str = MAIN) -> None:
         with self._effects:
             self.repository(repo_id).tag(name, revision)

@@ -27,6 +27,7 @@ PR_SET_CHILD_SUBREAPER = 36
 POLL_INTERVAL_S = 0.05
 KILL_TIMEOUT_S = 10.0
 SHARED_MEMORY = "/dev/shm"
+DYING_S = 0.3
 FOLDER_BYTES = 107 - len("/zenit_4194304_abcdefgh/01234567-89ab-cdef-0123-456789abcdef")
 """For the folder above the engine's own; a socket of vLLM is called by a UUID."""
 TRIES = 3
@@ -63,7 +64,7 @@ def main() -> int:
         finally:
             end_descendants(grace_s / 4)
             shared.remove()
-            if cgroup and os.getppid() != starter:
+            if cgroup and is_gone(starter):
                 with contextlib.suppress(OSError):
                     os.rmdir(cgroup)  # nobody else will
     return leader.returncode if leader.returncode >= 0 else 128 - leader.returncode
@@ -79,6 +80,14 @@ def temporary_folder() -> str:
     folder = tempfile.gettempdir()
     is_short = len(os.fsencode(folder)) <= FOLDER_BYTES
     return folder if is_short or not os.access("/tmp", os.W_OK) else "/tmp"
+
+
+def is_gone(starter: int) -> bool:
+    """Whether it is the parent no longer; a process that ends closes its files a moment before that."""
+    deadline = time.monotonic() + DYING_S
+    while os.getppid() == starter and time.monotonic() < deadline:
+        time.sleep(POLL_INTERVAL_S)
+    return os.getppid() != starter
 
 
 def start(command: list[str], scratch: str, cgroup: str | None) -> subprocess.Popen[bytes] | None:

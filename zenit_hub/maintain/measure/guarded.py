@@ -107,14 +107,14 @@ class Guarded:
 
     def _end_unguarded(self, guard_pid: int) -> None:
         """The guard's last acts in its place, as far as they can be done from here."""
-        group = [pid for pid in guard.parents() if self.pid and _group_of(pid) == self.pid]
+        group = [pid for pid in guard.parents() if self.pid and _lives_in(self.pid, pid)]
         shared = guard.files_of(guard.SHARED_MEMORY) - self._shared_before
         used = guard.shared_files_used_by(group)
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         until_s = time.monotonic() + guard.KILL_TIMEOUT_S
-        while any(_group_of(pid) == self.pid for pid in group) and time.monotonic() < until_s:
+        while any(_lives_in(self.pid, pid) for pid in group) and time.monotonic() < until_s:
             time.sleep(guard.POLL_INTERVAL_S)
         still_used = guard.shared_files_used_by(guard.parents())
         for name, inode in shared:
@@ -141,9 +141,11 @@ class Guarded:
         return bool(heard)
 
 
-def _group_of(pid: int) -> int | None:
-    """``None`` where it is gone."""
+def _lives_in(group: int, pid: int) -> bool:
+    """Whether that process is of that group and has not ended, asked for its status or not."""
     try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
+        # The name in parentheses may hold anything.
+        state, _, found, *_ = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (OSError, ValueError):
+        return False
+    return int(found) == group and state not in b"ZX"

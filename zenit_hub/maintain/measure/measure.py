@@ -237,4 +237,6 @@ def summary(measurement: Measurement) -> str:
     if measurement.verified:
         return f"{figure}, verified"
     why = measurement.verification.reason if measurement.verification else "verification was left out"
+    if measurement.disproved:
+        return f"{name}: no figure that holds; a launch with no more free did not answer: {printable(why, limit=400)}"
     return f"{figure}, not verified: {printable(why, limit=400)}"
