@@ -48,7 +48,7 @@ def take(hub: Hub, revision: str, paths: Iterable[str], needs: Needs) -> Snapsho
     if head.repo != hub.repo:
         raise PublicationError(
             f"{printable(hub.repo)} is called {printable(head.repo)} by now",
-            next_step=f"Name it so: --repo {printable(head.repo)}. The card's commands have this name, too.",
+            next_step=f"Type {printable(head.repo)} instead: what is published names the repo, too.",
         )
     weights = sorted(path for path in head.paths if path.endswith(WEIGHT_SUFFIXES))
     entries = hub.entries(head.commit, [CONFIG_NAME, README_NAME, *paths, *weights])
