@@ -407,8 +407,6 @@ def test_what_a_whole_commit_id_is() -> None:
 def test_a_repo_that_was_renamed_is_called_by_its_name(publisher: Publisher) -> None:
     """The Hub finds it by the old one; the card would tell people to type that."""
     publisher.hub.rename(REPO, "zenit/other")
-    with pytest.raises(
-        PublicationError, match=r"zenit/altay is called zenit/other by now. Type zenit/other"
-    ):
+    with pytest.raises(PublicationError, match=r"zenit/altay is called zenit/other by now. Type zenit/other"):
         publisher.publish()
     assert publisher.ours() == []
