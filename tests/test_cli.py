@@ -212,6 +212,18 @@ def test_no_profile_is_an_answer_too(
     assert words in capsys.readouterr().out
 
 
+def test_what_the_shell_says_of_serving_is_not_for_a_described_machine(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said, not silently passed over: a name that is mistyped there would seem to be right."""
+    monkeypatch.setenv("ZENIT_SERVING_PROFILE", "milion")
+    assert plan(model) == 0
+    warnings = capsys.readouterr().err
+
+    assert "Warning: ZENIT_SERVING_PROFILE of this shell" in warnings
+    assert 'put them under "env"' in warnings
+
+
 def test_off_is_an_answer_without_a_look_at_the_model(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

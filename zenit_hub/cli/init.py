@@ -217,7 +217,9 @@ def _say(
         sink.data(f"committed to {name}: {done['url']}")
     else:
         sink.data(f"nothing to do: {name} has it already: {done['url']}")
-    sink.hint(f"Find the figures on a card: zenit-hub measure {_word(options.model)}")
+    # Until it is merged the section stands in the pull request alone.
+    at = f" --revision refs/pr/{done['pull_request']}" if outcome == "pull_request" else ""
+    sink.hint(f"Find the figures on a card: zenit-hub measure {_word(options.model)}{at}")
 
 
 def _json(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from zenit_hub import env, plan
@@ -64,6 +65,12 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
     unknown = passed_by(typed, stage)
     if unknown is not None:
         sink.warning(unknown)
+    unheard = _of_this_shell() if options.machine else ()
+    if unheard:
+        sink.warning(
+            f"{', '.join(unheard)} of this shell say nothing about the described machine: "
+            f'put them under "env" in its file.'
+        )
     if options.json:
         sink.json(plan.contract(found, options.model, words, commit))
     elif options.quiet:
@@ -75,3 +82,8 @@ def run(options: argparse.Namespace, sink: Sink) -> int:
         sink.error(f"a strict launch would refuse: {found.refusal}")
         return EXIT_REFUSED
     return 0
+
+
+def _of_this_shell() -> list[str]:
+    """What is set here for a launch, and cannot be meant for another machine without a word."""
+    return [name for name in (env.PROFILE, env.KEEP, env.STRICT) if os.environ.get(name)]
