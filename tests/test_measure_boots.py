@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.measure_fakes import GIB, MIB, FakeBoot, FakeLab
+from tests.rigs.measure_fakes import GIB, MIB, FakeBoot, FakeEngine, FakeLab
 from zenit_hub.maintain.measure import boot as boot_module
 from zenit_hub.maintain.measure.boot import Task
 from zenit_hub.maintain.measure.boots import Found, Plan, measure_boots, one_percent_less, planned_boots
@@ -32,9 +32,8 @@ class Told(Nobody):
 def engine_account(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fake engine tells what the lab's boot says."""
 
-    def report(engine: object, folder: Path) -> EngineReport:
-        lab = engine.lab  # type: ignore[attr-defined]
-        return EngineReport(GIB, PIN, 64 * MIB, None, lab.now.needed_kv_bytes)
+    def report(engine: FakeEngine, folder: Path) -> EngineReport:
+        return EngineReport(GIB, PIN, 64 * MIB, None, engine.lab.now.needed_kv_bytes)
 
     monkeypatch.setattr(boot_module, "read_report", report)
 

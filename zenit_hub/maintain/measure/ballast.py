@@ -24,7 +24,7 @@ from zenit_hub.deadline import within
 from zenit_hub.errors import MeasurementError
 from zenit_hub.maintain.measure import ballast_process
 from zenit_hub.maintain.measure.ballast_process import CUDA_LIBRARY, CardMemory, Held, NotPossible
-from zenit_hub.text import gib, printable
+from zenit_hub.text import printable
 
 START_TIMEOUT_S = 90.0
 """A context alone takes some seconds on a machine with many cards, and so does the driver when it wakes up."""
@@ -174,10 +174,3 @@ def _free(card: CardMemory) -> int | None:
         return within(_DRIVER_PATIENCE_S, card.free_bytes)
     except (NotPossible, TimeoutError):
         return None
-
-
-def what_moved(moved_bytes: int) -> str:
-    """``moved_bytes`` of a :class:`BallastConfiner` in words."""
-    if not moved_bytes:
-        return "nothing moved on the card meanwhile"
-    return f"somebody else {'took' if moved_bytes > 0 else 'freed'} {gib(abs(moved_bytes))} on the card meanwhile"
